@@ -36,8 +36,7 @@ func exitsOf(family int) (all []exit, err error) {
 	if err != nil {
 		return nil, err
 	}
-	// An address that ends soon comes last: connections end with it.
-	slices.SortStableFunc(addresses, func(a, b netlink.Addr) int { return fleeting(a) - fleeting(b) })
+	slices.SortStableFunc(addresses, func(a, b netlink.Addr) int { return unfit(a) - unfit(b) })
 	seen := map[int]bool{}
 	for _, a := range addresses {
 		at, ok := netip.AddrFromSlice(a.IP)
@@ -54,12 +53,16 @@ func exitsOf(family int) (all []exit, err error) {
 	return all, nil
 }
 
-// fleeting is 1 of an address of IPv6 that is temporary (RFC 8981), or not to be used for what is new.
-func fleeting(a netlink.Addr) int {
-	if a.Flags&(unix.IFA_F_TEMPORARY|unix.IFA_F_DEPRECATED) != 0 {
-		return 1
+// unfit is the larger, the less an address of IPv6 is one to leave by: a unique local one (RFC 4193) reaches no more
+// than the site, and with one that is temporary (RFC 8981), or not to be used for what is new, connections end soon.
+func unfit(a netlink.Addr) (sum int) {
+	if a.IP.To4() == nil && a.IP.IsPrivate() {
+		sum += 2
 	}
-	return 0
+	if a.Flags&(unix.IFA_F_TEMPORARY|unix.IFA_F_DEPRECATED) != 0 {
+		sum++
+	}
+	return sum
 }
 
 // whyNoIPv6 says why slivers have no IPv6 to the outside from this machine; empty where they have.

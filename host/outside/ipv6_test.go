@@ -178,3 +178,21 @@ func (w *world) serve6(pid int, port, text string) {
 	w.Helper()
 	w.serveAt(pid, "::", port, text)
 }
+
+// Packets leave by an address that reaches the whole internet, where there is one.
+func TestUniqueLocalAddressesAreTheLastToLeaveBy(t *testing.T) {
+	inWorld(t, func(w *world) {
+		for _, address := range []string{"2001:db8::7/64", "fd00::7/64"} { // the kernel lists the last one first
+			w.run(0, "ip", "address", "add", address, "dev", "nic", "nodad")
+		}
+		all, err := exits()
+		w.check(err)
+		var six []string
+		for _, e := range all {
+			if e.address.Is6() {
+				six = append(six, e.address.String())
+			}
+		}
+		w.expect("exits of IPv6", strings.Join(six, " "), "2001:db8::7")
+	})
+}

@@ -9,7 +9,7 @@ import (
 
 // What one sliver may have of the machine's connection tracking, which is one table for the whole machine: where it is
 // full, nobody makes connections. Half of it is for the machine itself. The other half is divided among slivers, for
-// connections from each and to each.
+// connections from each and to each; very many slivers, of which each has the least, may use more.
 const (
 	mostConnections  = 2048 // the kernel looks at all with each tick in which a new one begins
 	leastConnections = 64

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/renameio/v2"
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/pergola-net/pergola/model/slice"
 )
@@ -59,12 +60,12 @@ func (s saved) read() (was settings, err error) {
 
 // guards says of which families the machine forwarded nothing before: then it is to forward nothing but what slivers
 // send and get.
-func (s saved) guards() guard {
+func (s saved) guards() (guard, error) {
 	was, err := s.read()
-	if err != nil {
-		return guard{}
+	if errors.Is(err, os.ErrNotExist) { // nothing was changed
+		return guard{}, nil
 	}
-	return guard{ipv4: was.Forwarding == "0", ipv6: was.Forwarding6 == "0"}
+	return guard{ipv4: was.Forwarding == "0", ipv6: was.Forwarding6 == "0"}, err
 }
 
 func (s saved) save(was settings) error {
@@ -161,24 +162,36 @@ func portsOf(there []device) (ports portSet) {
 // bridges begin the names of bridges of programs that forward: Docker, Podman, libvirt, LXD, Incus.
 var bridges = []string{"docker0", "podman", "virbr", "lxdbr", "incusbr"}
 
-// forwarder names a bridge of another program that needs the machine to forward; "": there is none.
-func forwarder() (name string, err error) {
+// forwarders names bridges of other programs that need the machine to forward a family: those that have an address of
+// it which is not that of the link alone. Of IPv4 all: they get one when they are used first.
+func forwarders() (ipv4, ipv6 []string, err error) {
 	var links []netlink.Link
 	err = again(func() (err error) { links, err = netlink.LinkList(); return err })
 	if err != nil {
-		return "", fmt.Errorf("list devices: %w", err)
+		return nil, nil, fmt.Errorf("list devices: %w", err)
 	}
 	for _, l := range links {
-		of := func(prefix string) bool { return strings.HasPrefix(l.Attrs().Name, prefix) }
-		if l.Type() == "bridge" && slices.ContainsFunc(bridges, of) {
-			return l.Attrs().Name, nil
+		name := l.Attrs().Name
+		of := func(prefix string) bool { return strings.HasPrefix(name, prefix) }
+		if l.Type() != "bridge" || !slices.ContainsFunc(bridges, of) {
+			continue
+		}
+		ipv4 = append(ipv4, name)
+		var addresses []netlink.Addr
+		err := again(func() (err error) { addresses, err = netlink.AddrList(l, netlink.FAMILY_V6); return err })
+		if err != nil {
+			return nil, nil, fmt.Errorf("list addresses of %s: %w", name, err)
+		}
+		wide := func(a netlink.Addr) bool { return a.Scope == unix.RT_SCOPE_UNIVERSE }
+		if slices.ContainsFunc(addresses, wide) {
+			ipv6 = append(ipv6, name)
 		}
 	}
-	return "", nil
+	return ipv4, ipv6, nil
 }
 
-// restore makes the settings what they were. But the machine goes on to forward if a program that needs it, and found
-// it so, has begun since.
+// restore makes the settings what they were. But the machine goes on to forward a family if a program that needs it,
+// and found it so, has begun since.
 func (s saved) restore(log *slog.Logger) error {
 	if !s.exists() {
 		return nil
@@ -187,11 +200,17 @@ func (s saved) restore(log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	if other, err := forwarder(); err != nil {
+	ipv4, ipv6, err := forwarders()
+	if err != nil {
 		return err
-	} else if other != "" && was.Forwarding == "0" {
-		was.Forwarding, was.Forwarding6 = "1", ""
-		log.Warn("net.ipv4.ip_forward stays 1, which was 0: another program forwards", "bridge", other)
+	}
+	if len(ipv4) > 0 && was.Forwarding == "0" {
+		was.Forwarding = "1"
+		log.Warn("net.ipv4.ip_forward stays 1, which was 0: another program forwards", "bridges", ipv4)
+	}
+	if len(ipv6) > 0 && was.Forwarding6 == "0" {
+		was.Forwarding6 = ""
+		log.Warn("net.ipv6.conf.all.forwarding stays 1, which was 0: another program forwards", "bridges", ipv6)
 	}
 	err = errors.Join(write(forwarding, was.Forwarding), s.setReserved(portSet{}), s.restoreIPv6(was))
 	if err == nil && was.Redirects != "" { // a file of an earlier version has none

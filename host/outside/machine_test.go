@@ -120,3 +120,42 @@ func TestConnectionsToReleasedPortsEndWithTheNextAgent(t *testing.T) {
 		})
 	}
 }
+
+// What a sliver does at its own end keeps no port that was taken from it, and is mended when it can be.
+func TestAPortIsReleasedWhateverTheSliverDoes(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a := w.process()
+		w.serve(a, "8080", "of the sliver")
+		w.check(w.set(a, Node{Owner: "1/a", Digest: "1", Ports: []slice.HostPort{web}}))
+		w.expect("at first", w.fetch(w.away, "192.0.2.1:8080"), "of the sliver")
+		w.run(a, "ip", "link", "set", Inner, "name", "hidden")
+		next := Node{Owner: "1/a", Digest: "2", Rate: 1e6}
+		if err := w.set(a, next); err == nil {
+			t.Error("the sliver's end is missing, and that is no error")
+		}
+		w.expect("when it was taken back", w.fetch(w.away, "192.0.2.1:8080"), "")
+		all, err := w.g.Nodes(context.Background())
+		w.check(err)
+		if len(all) != 1 || all[0].Digest != "1" || all[0].Rate != 0 {
+			t.Errorf("it is not tried again: %+v", all)
+		}
+		w.run(a, "ip", "link", "set", "hidden", "name", Inner)
+		w.check(w.set(a, next))
+		if rate := w.run(a, "tc", "qdisc", "show", "dev", Inner); !strings.Contains(rate, "rate 1Mbit") {
+			t.Errorf("the sliver's end has %s", rate)
+		}
+	})
+}
+
+// Where it cannot be read what the machine forwarded before, no rule lets anybody through.
+func TestWithoutWhatWasSavedThereAreNoNewRules(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.check(os.WriteFile(forwarding, []byte("0"), 0))
+		w.check(w.set(w.process(), Node{Owner: "1/a", NAT: true}))
+		w.check(os.WriteFile(w.g.saved.path, []byte("{"), 0o600))
+		err := w.set(w.process(), Node{Owner: "1/b", NAT: true})
+		if err == nil || !strings.Contains(err.Error(), "read the machine's settings") {
+			t.Errorf("the error is %v", err)
+		}
+	})
+}

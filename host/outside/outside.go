@@ -174,41 +174,60 @@ func (g *Gateway) set(ctx context.Context, pid int, n Node) (err error) {
 	return g.letBind(pid, d)
 }
 
-// amend gives a connected sliver other ports, another rate, or IPv6. Connections to ports that it keeps go on.
+// amend gives a connected sliver other ports, another rate, or IPv6. Connections to ports that it keeps go on. The
+// machine's end comes first: what goes wrong in the sliver, whose user may see to that, leaves no rule as it was.
 func (g *Gateway) amend(d device, pid int, n Node, ipv6 bool) error {
 	had := d
 	d.node, d.ipv6 = n, ipv6
-	if ipv6 && !had.ipv6 {
-		if err := d.addIPv6(pid); err != nil {
-			return err
-		}
-	}
-	if had.ipv6 && !ipv6 {
-		if err := d.removeIPv6(pid); err != nil {
-			return err
-		}
-	}
-	if had.node.Rate != n.Rate {
-		if err := d.shape(pid); err != nil {
-			return err
-		}
-	}
 	if err := d.mark(); err != nil {
 		return err
 	}
 	if err := g.sync(); err != nil {
 		return err
 	}
-	if n.binds() {
-		if err := g.letBind(pid, d); err != nil {
+	if had.releases(n.Ports) {
+		all, err := g.devices()
+		if err != nil {
+			return err
+		}
+		if err := deleteUnreserved(all); err != nil {
 			return err
 		}
 	}
-	all, err := g.devices()
-	if err != nil {
-		return err
+	err := g.amendEnds(had, d, pid)
+	if err != nil { // it is tried again
+		d.node.Rate, d.node.Digest, d.ipv6 = had.node.Rate, had.node.Digest, had.ipv6
+		err = errors.Join(err, d.mark())
 	}
-	return deleteUnreserved(all)
+	return err
+}
+
+// amendEnds gives both ends of a device the rate and the addresses that it is to have.
+func (g *Gateway) amendEnds(had, d device, pid int) error {
+	if had.node.Rate != d.node.Rate {
+		if err := d.shape(pid); err != nil {
+			return err
+		}
+	}
+	if d.ipv6 && !had.ipv6 {
+		if err := d.addIPv6(pid); err != nil {
+			return err
+		}
+	}
+	if had.ipv6 && !d.ipv6 {
+		if err := d.removeIPv6(pid); err != nil {
+			return err
+		}
+	}
+	if !d.node.binds() {
+		return nil
+	}
+	return g.letBind(pid, d)
+}
+
+// releases reports whether a device has ports that are not among these.
+func (d device) releases(keeps []slice.HostPort) bool {
+	return slices.ContainsFunc(d.node.Ports, func(p slice.HostPort) bool { return !slices.Contains(keeps, p) })
 }
 
 // prepare makes the rules of devices before the devices: no sliver sends past them.
@@ -228,8 +247,12 @@ func (g *Gateway) prepare(all []device) error {
 func (g *Gateway) release(d device, others []device) error {
 	if g.saved.exists() { // there may be a table
 		out, err := exits()
+		if err != nil {
+			return err
+		}
+		r, err := g.wanted(others, out)
 		if err == nil {
-			err = g.write(g.wanted(others, out), "")
+			err = g.write(r, "")
 		}
 		if err != nil {
 			return err
@@ -440,7 +463,11 @@ func (g *Gateway) reserve(there []device) error {
 	if err := g.saved.reserve(there); err != nil {
 		return err
 	}
-	if first && g.saved.guards().ipv4 {
+	guards, err := g.saved.guards()
+	if err != nil {
+		return err
+	}
+	if first && guards.ipv4 {
 		g.log.Info("this machine forwarded nothing: while nodes reach the outside, it forwards for them " +
 			"alone, and not for programs that start later (Docker, libvirt)")
 	}
@@ -449,7 +476,10 @@ func (g *Gateway) reserve(there []device) error {
 
 // guard makes the table what these devices ask for, which need not be there yet.
 func (g *Gateway) guard(there []device, out []exit) error {
-	r := g.wanted(there, out)
+	r, err := g.wanted(there, out)
+	if err != nil {
+		return err
+	}
 	want := fmt.Sprint(r)
 	if want == g.written {
 		t, err := readTable()
@@ -460,12 +490,13 @@ func (g *Gateway) guard(there []device, out []exit) error {
 	return g.write(r, want)
 }
 
-// wanted is what the table is to be made from.
-func (g *Gateway) wanted(there []device, out []exit) rules {
+// wanted is what the table is to be made from. Without the file that says what the machine forwarded before there are no
+// rules: they might let others through.
+func (g *Gateway) wanted(there []device, out []exit) (rules, error) {
+	guards, err := g.saved.guards()
 	return rules{
-		owner: g.id, devices: there, exits: out, guard: g.saved.guards(),
-		most: connectionsEach(g.tracked(), len(there)),
-	}
+		owner: g.id, devices: there, exits: out, guard: guards, most: connectionsEach(g.tracked(), len(there)),
+	}, err
 }
 
 func (g *Gateway) write(r rules, want string) error {

@@ -516,6 +516,23 @@ func TestForwardingStaysForAProgramThatBeganLater(t *testing.T) {
 	}
 }
 
+// A program that forwards IPv4 alone does not keep the machine a router of IPv6.
+func TestEachFamilyIsForwardedForWhoNeedsIt(t *testing.T) {
+	for address, want := range map[string]string{"": "0", "fd00:1::1/64": "1"} {
+		inWorld(t, func(w *world) {
+			w.six()
+			w.check(w.set(w.process(), Node{Owner: "1/a", NAT: true}))
+			w.expect("forwarding", w.setting("ipv6/conf/all/forwarding"), "1")
+			w.run(0, "ip", "link", "add", "docker0", "type", "bridge")
+			if address != "" {
+				w.run(0, "ip", "address", "add", address, "dev", "docker0", "nodad")
+			}
+			w.check(w.g.Delete(context.Background(), "1/a"))
+			w.expect("forwarding with docker0 "+address, w.setting("ipv6/conf/all/forwarding"), want)
+		})
+	}
+}
+
 // To write ip_forward makes the kernel write accept_redirects, too, both when it is set and when it is restored.
 func TestRedirectsAreAcceptedAsBefore(t *testing.T) {
 	for _, was := range []string{"0", "1"} {

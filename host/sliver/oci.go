@@ -164,9 +164,9 @@ func setFirstUser(p *specs.Process, root *rootfs, user string) error {
 }
 
 var maskedPaths = []string{
-	"/proc/acpi", "/proc/asound", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/timer_list",
-	"/proc/timer_stats", "/proc/sched_debug", "/proc/scsi", "/proc/interrupts", "/sys/firmware",
-	"/sys/devices/virtual/powercap",
+	"/proc/acpi", "/proc/asound", "/proc/kallsyms", "/proc/kcore", "/proc/keys", "/proc/kmsg",
+	"/proc/latency_stats", "/proc/timer_list", "/proc/timer_stats", "/proc/sched_debug", "/proc/scsi",
+	"/proc/interrupts", "/sys/firmware", "/sys/devices/virtual/powercap",
 }
 
 // filterSpec is the profile that Docker uses, for our capabilities but without SYS_ADMIN (see capabilities).

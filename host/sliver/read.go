@@ -63,6 +63,9 @@ func readIn(root int, name string, most int64) (out slice.File, err error) {
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return out, errors.New("not a regular file")
 	}
+	if err := refuseUnkept(fd); err != nil {
+		return out, err
+	}
 	f, err := os.Open("/proc/self/fd/" + strconv.Itoa(fd))
 	if err != nil {
 		return out, err
@@ -70,6 +73,25 @@ func readIn(root int, name string, most int64) (out slice.File, err error) {
 	defer f.Close()
 	data, err := readAll(f, most)
 	return slice.File{Path: path.Clean("/" + name), Mode: st.Mode & 0o7777, Data: data}, err
+}
+
+// unkept are file systems whose files are answers of the kernel, or of a process: to read one may wait for ever
+// (/proc/kmsg), and as root it says more than the sliver may know.
+var unkept = map[int64]string{
+	unix.PROC_SUPER_MAGIC: "proc", unix.SYSFS_MAGIC: "sysfs", unix.CGROUP_SUPER_MAGIC: "cgroup",
+	unix.CGROUP2_SUPER_MAGIC: "cgroup2", unix.DEBUGFS_MAGIC: "debugfs", unix.TRACEFS_MAGIC: "tracefs",
+	unix.SECURITYFS_MAGIC: "securityfs", unix.FUSE_SUPER_MAGIC: "fuse",
+}
+
+func refuseUnkept(fd int) error {
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(fd, &fs); err != nil {
+		return err
+	}
+	if name := unkept[int64(fs.Type)]; name != "" {
+		return fmt.Errorf("it is a file of %s, which is not read", name)
+	}
+	return nil
 }
 
 func readAll(f io.Reader, most int64) ([]byte, error) {

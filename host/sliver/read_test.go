@@ -33,6 +33,13 @@ mkdir /root/dir; touch /root/dir/b /root/dir/a`)
 	if _, err := r.ReadFile(id, "/root/large", 99); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("more was read than asked for: %v", err)
 	}
+	// To read the kernel's messages waits for the next one; and root may read more than the node.
+	sh(t, r, id, "ln -s /proc/kmsg /root/kmsg; ln -s /sys/kernel/mm/transparent_hugepage/enabled /root/sys")
+	for _, name := range []string{"/root/kmsg", "/root/sys", "/proc/uptime"} {
+		if f, err := r.ReadFile(id, name, 1<<20); err == nil {
+			t.Errorf("%s was read: %q", name, f.Data)
+		}
+	}
 	if names, err := r.ReadDir(id, "/root/dir"); err != nil || strings.Join(names, " ") != "a b" {
 		t.Errorf("the directory has %q, %v", names, err)
 	}
