@@ -182,7 +182,8 @@ func (w *world) serve6(pid int, port, text string) {
 // Packets leave by an address that reaches the whole internet, where there is one.
 func TestUniqueLocalAddressesAreTheLastToLeaveBy(t *testing.T) {
 	inWorld(t, func(w *world) {
-		for _, address := range []string{"2001:db8::7/64", "fd00::7/64"} { // the kernel lists the last one first
+		// The kernel lists the last one first.
+		for _, address := range []string{"2001:db8::7/64", "fd00::7/64"} {
 			w.run(0, "ip", "address", "add", address, "dev", "nic", "nodad")
 		}
 		all, err := exits()

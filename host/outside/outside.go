@@ -490,12 +490,13 @@ func (g *Gateway) guard(there []device, out []exit) error {
 	return g.write(r, want)
 }
 
-// wanted is what the table is to be made from. Without the file that says what the machine forwarded before there are no
+// wanted is what the table is to be made from. Where it cannot be read what the machine forwarded before, there are no
 // rules: they might let others through.
 func (g *Gateway) wanted(there []device, out []exit) (rules, error) {
 	guards, err := g.saved.guards()
 	return rules{
-		owner: g.id, devices: there, exits: out, guard: guards, most: connectionsEach(g.tracked(), len(there)),
+		owner: g.id, devices: there, exits: out, guard: guards,
+		most: connectionsEach(g.tracked(), len(there)),
 	}, err
 }
 

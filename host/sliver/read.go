@@ -88,7 +88,7 @@ func refuseUnkept(fd int) error {
 	if err := unix.Fstatfs(fd, &fs); err != nil {
 		return err
 	}
-	if name := unkept[int64(fs.Type)]; name != "" {
+	if name := unkept[fs.Type]; name != "" {
 		return fmt.Errorf("it is a file of %s, which is not read", name)
 	}
 	return nil
