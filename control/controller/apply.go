@@ -97,11 +97,11 @@ func (a *application) decide(ctx context.Context, prev, next *slice.Slice, gener
 		a.placeMu.Lock()
 		defer a.placeMu.Unlock()
 	}
-	conditions, err := a.admission(ctx, next.Name)
+	admission, err := a.admission(ctx, next.Name)
 	if err != nil {
 		return false, err
 	}
-	if err := keepsOverrides(conditions.overrides, prev, next); err != nil {
+	if err := keepsOverrides(admission.overrides, prev, next); err != nil {
 		return false, err
 	}
 	own := a.caller.Root && a.caller.Local
@@ -126,7 +126,7 @@ func (a *application) decide(ctx context.Context, prev, next *slice.Slice, gener
 	if a.dryRun {
 		return true, nil
 	}
-	return true, a.put(ctx, own, conditions.of(prev, next))
+	return true, a.put(ctx, own, admission.of(prev, next))
 }
 
 // isHere reports whether all nodes are on this machine. Else it is not asked what it lacks: the directories of other
