@@ -24,8 +24,8 @@ func newCp(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cp SOURCE DESTINATION",
 		Short: "Copy files into a node, or out of it",
-		Long: `Copy a file, or a directory with all that is below it, into a node or out of it: one of SOURCE and
-DESTINATION is NODE:PATH. Where DESTINATION is a directory that exists, the copy is put into it; else
+		Long: `Copy a file, or a directory with all that is below it, into a node or out of it: one of SOURCE
+and DESTINATION is NODE:PATH. Where DESTINATION is a directory that exists, the copy is put into it; else
 this is its name. In a node, files belong to root; modes and symbolic links stay. With a shell
 pattern such as 'leaf*:PATH' (in quotes), the files are copied into many nodes.
 
@@ -95,7 +95,8 @@ type remote struct {
 // run runs a command there. What the command says in its errors is the error.
 func (r *remote) run(ctx context.Context, in io.Reader, out io.Writer, words ...string) error {
 	var said bytes.Buffer
-	status, err := r.Exec(ctx, r.name, r.node, api.ExecRequest{Command: words, Stdin: in, Stdout: out, Stderr: &said})
+	status, err := r.Exec(ctx, r.name, r.node,
+		api.ExecRequest{Command: words, Stdin: in, Stdout: out, Stderr: &said})
 	switch first, _, _ := strings.Cut(said.String(), "\n"); {
 	case err != nil:
 		return err

@@ -99,15 +99,12 @@ func (a *app) down(ctx context.Context, word string, all, volumes bool) ([]strin
 			return nil, err
 		}
 	}
-	keep := c // a server ends when it has neither networks nor clients
+	keep := c
 	if volumes {
-		if keep, err = a.dial(ctx); err != nil {
+		if keep, err = a.secondClient(ctx); err != nil {
 			return nil, err
 		}
 		defer keep.Close()
-		if _, err := keep.Version(ctx); err != nil {
-			return nil, err
-		}
 	}
 	p := a.Progress()
 	defer p.Close()
@@ -134,6 +131,19 @@ func (a *app) down(ctx context.Context, word string, all, volumes bool) ([]strin
 	}
 	a.awaitServer(ctx, c, p)
 	return names, nil
+}
+
+// secondClient is connected while the networks go: a server ends when it has neither networks nor clients.
+func (a *app) secondClient(ctx context.Context) (*client.Client, error) {
+	c, err := a.dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := c.Version(ctx); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
 }
 
 // endedIdle reports whether a server ended because its last network was deleted: it may end before it reports that. A

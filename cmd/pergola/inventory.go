@@ -16,7 +16,8 @@ import (
 func checkInventory(tool, dir string) error {
 	switch {
 	case tool != "" && !slices.Contains(inventory.Tools, tool):
-		return ui.Usage(ui.DidYouMean(tool, "tool", inventory.Tools), "--inventory: no inventory is known for %q", tool)
+		return ui.Usage(ui.DidYouMean(tool, "tool", inventory.Tools),
+			"--inventory: no inventory is known for %q", tool)
 	case tool == "" && dir != "":
 		return ui.Usage("such as --inventory ansible", "--output is for inventories")
 	case tool == inventory.Nornir && dir == "":

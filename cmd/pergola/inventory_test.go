@@ -11,7 +11,8 @@ func TestInventories(t *testing.T) {
 	pergola(t, "up").want(t, 0, "", "up")
 	pergola(t, "inspect", "--inventory", "ansible").want(t, 0, `(?s)^all:\n.*routers:.*ansible_host: lab/a\n`, "")
 	pergola(t, "inspect", "lab", "--inventory", "nornir", "-o", "inv").want(t, 0, "", "inv/hosts.yaml written")
-	for file, want := range map[string]string{"inv/hosts.yaml": "hostname: lab/b\n", "inv/groups.yaml": "routers: {}\n"} {
+	for file, want := range map[string]string{
+		"inv/hosts.yaml": "hostname: lab/b\n", "inv/groups.yaml": "routers: {}\n"} {
 		if text, err := os.ReadFile(file); err != nil || !strings.Contains(string(text), want) {
 			t.Errorf("%s is %q, %v", file, text, err)
 		}

@@ -17,8 +17,8 @@ func newReserve(a *app) *cobra.Command {
 		Short: "Show what nodes have reserved of machines, and take it back",
 		Long: "Show what nodes have reserved of machines, and take it back. A node reserves by `reserve:`\n" +
 			"and `ports:` in its topology, cores by `cpu:` and memory by `memory:`; while it runs,\n" +
-			"ports and bandwidth by its control socket, and ports by binding them. What it reserved by its\n" +
-			"socket can be taken back here.",
+			"ports and bandwidth by its control socket, and ports by binding them. What it reserved by\n" +
+			"its socket can be taken back here.",
 		Example: "  pergola reserve ls\n  pergola reserve ls h2\n  pergola reserve rm lab/web tcp/8080",
 		Args:    cobra.ArbitraryArgs,
 		RunE:    group,

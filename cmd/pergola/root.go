@@ -227,7 +227,8 @@ func invalidValue(err *pflag.InvalidValueError, see string) error {
 	name, value := err.GetFlag().Name, err.GetValue()
 	switch kind := err.GetFlag().Value.Type(); {
 	case kind == "duration":
-		return ui.Usage("write a number and a unit, such as 30s or 2m\n"+see, "--%s: %q is not a time", name, value)
+		return ui.Usage("write a number and a unit, such as 30s or 2m\n"+see,
+			"--%s: %q is not a time", name, value)
 	case strings.HasPrefix(kind, "int"), strings.HasPrefix(kind, "uint"):
 		return ui.Usage(see, "--%s: %q is not a whole number", name, value)
 	}

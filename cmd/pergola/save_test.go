@@ -120,7 +120,8 @@ func TestVolumesAreRemovedWithTheirNetworkOrLater(t *testing.T) {
 	if o := wantDone(t, pergola(t, "prune")); !strings.Contains(o.errs, "1 volume removed, 1 KiB") {
 		t.Error(o)
 	}
-	if o := wantDone(t, pergola(t, "prune")); !strings.Contains(o.errs, "there is no volume of a network that is gone") {
+	const none = "there is no volume of a network that is gone"
+	if o := wantDone(t, pergola(t, "prune")); !strings.Contains(o.errs, none) {
 		t.Error(o)
 	}
 	if o := wantDone(t, pergola(t, "down", "lab", "--volumes")); !strings.Contains(o.errs,

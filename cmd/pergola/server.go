@@ -122,12 +122,13 @@ func (o *serverOptions) flags(f *pflag.FlagSet) {
 	f.Bool("host-network", false,
 		"let networks applied on other machines use that of this one (kind: uplink); stored")
 	f.Bool("outside", false,
-		"let nodes of networks applied on other machines reach the outside from this one (outside: true); stored")
+		"let nodes of networks applied on other machines reach the outside from this one (outside: true); "+
+			"stored")
 	f.Bool("volumes", false,
 		"let nodes of networks applied on other machines have volumes here, whose size nothing bounds; stored")
 	f.StringSliceVar(&cfg.Ports, "ports", nil,
-		"`ranges` of this machine's ports that networks applied on other machines, and processes in nodes, may "+
-			"reserve; stored, in place of all that were stored before")
+		"`ranges` of this machine's ports that networks applied on other machines, and processes in nodes, "+
+			"may reserve; stored, in place of all that were stored before")
 	f.StringSliceVar(&cfg.Underlay, "underlay", nil,
 		"only these `interfaces` carry links to other machines (default: that of the address)")
 	f.StringVar(&o.xdp, "xdp", xdpAuto,

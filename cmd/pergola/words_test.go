@@ -38,8 +38,10 @@ func TestHelpUsesTheWordsOfUsers(t *testing.T) {
 func TestMessagesUseTheWordsOfUsers(t *testing.T) {
 	texts := 0
 	for _, room := range []string{"cmd/pergola", "control", "host", "kernel", "model"} {
-		err := filepath.WalkDir(filepath.Join("../..", room), func(path string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+		dir := filepath.Join("../..", room)
+		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") ||
+				strings.HasSuffix(path, "_test.go") {
 				return err
 			}
 			files := token.NewFileSet()
@@ -59,7 +61,8 @@ func TestMessagesUseTheWordsOfUsers(t *testing.T) {
 				}
 				texts++
 				if word := inside.FindString(text); word != "" {
-					t.Errorf("%v: a message says %q: %s", files.Position(lit.Pos()), word, lit.Value)
+					t.Errorf("%v: a message says %q: %s", files.Position(lit.Pos()), word,
+						lit.Value)
 				}
 				return true
 			})

@@ -281,8 +281,8 @@ func TestBadClabIsReportedWithItsPlace(t *testing.T) {
 			"    - endpoints: ['a:eth1', 'b:eth2']\n", 7, 19, "used by two links"},
 		"three ends":   {nodes + "  links:\n    - endpoints: ['a:eth1', 'b:eth1', 'b:eth2']\n", 6, 18, "two endpoints"},
 		"no interface": {nodes + "  links:\n    - endpoints: ['a', 'b:eth1']\n", 6, 19, "names no interface"},
-		"vxlan without remote": {nodes + "  links:\n    - {type: vxlan, endpoint: {node: a, interface: eth1}, " +
-			"vni: 7}\n", 6, 7, "is not an address"},
+		"vxlan without remote": {nodes + "  links:\n    - {type: vxlan, endpoint: {node: a, interface: eth1}" +
+			", vni: 7}\n", 6, 7, "is not an address"},
 		"vxlan without port": {nodes + "  links:\n    - {type: vxlan, endpoint: {node: a, interface: eth1}, " +
 			"vni: 7, remote: 172.20.20.3}\n", 6, 7, "dst-port"},
 		"address outside of the management network": {"topology:\n  nodes:\n" +

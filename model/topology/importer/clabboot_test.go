@@ -59,7 +59,8 @@ func TestVendorsImagesStartAsContainerlabStartsThem(t *testing.T) {
 		t.Errorf("srljson: files %v, exec %q, env %v", json.Files, json.Exec, json.Env)
 	}
 	if len(ceos.Cmd) != 9 || ceos.Cmd[0] != "/sbin/init" ||
-		!slices.Contains(ceos.Cmd, "systemd.setenv=INTFTYPE=et") || ceos.Env["INTFTYPE"] != "et" || ceos.Env["CEOS"] != "1" {
+		!slices.Contains(ceos.Cmd, "systemd.setenv=INTFTYPE=et") || ceos.Env["INTFTYPE"] != "et" ||
+		ceos.Env["CEOS"] != "1" {
 		t.Errorf("ceos: cmd %q, env %v", ceos.Cmd, ceos.Env)
 	}
 	if got := ceos.Files["/mnt/flash/startup-config"].Content; !strings.HasPrefix(got, "hostname ceos\n") {
@@ -325,8 +326,8 @@ func TestFaultsOfTheNetworkAreAtTheirPlace(t *testing.T) {
 		before + "      sysctls: {kernel.x: 1}\n": "x.clab.yml:6:16: sysctls of node a: sysctl",
 		before + "      image: Bad\n":             `x.clab.yml:6:14: image of node a: "Bad" is not an image`,
 		before + "      env: {\"a=b\": c}\n":      "x.clab.yml:6:12: env of node a: ",
-		before + "      cpu: 1\n  links:\n  - endpoints: [\"a:eth1\", \"b:a-name-of-16-chars\"]\n": "x.clab.yml:8:5: " +
-			"a link: interface name",
+		before + "      cpu: 1\n  links:\n  - endpoints: [\"a:eth1\", \"b:a-name-of-16-chars\"]\n": "" +
+			"x.clab.yml:8:5: a link: interface name",
 	} {
 		_, found := Clab("x.clab.yml", []byte(text), ClabOptions{})
 		if err := found.Err(); err == nil || !strings.Contains(err.Error(), want) {
@@ -346,7 +347,8 @@ func TestLongNamesOfTheMachinesInterfacesAreShortened(t *testing.T) {
 }
 
 func TestOnlyTheInstallationOfALineIsLeftOut(t *testing.T) {
-	const lab = "topology: {nodes: {a: {kind: linux, image: alpine, exec: [\"ash -c 'apk add iproute2 -q && ip link'\"]}}}"
+	const lab = "topology: {nodes: {a: {kind: linux, image: alpine, " +
+		"exec: [\"ash -c 'apk add iproute2 -q && ip link'\"]}}}"
 	top, found := clabOf(t, lab, ClabOptions{})
 	if got := top.Nodes["a"].Exec; len(got) != 1 || got[0] != "sh -c 'ip link'" {
 		t.Errorf("exec %q", got)

@@ -190,13 +190,7 @@ func (c *clab) veth(l *yamltree.Node, ends []clabEnd, used map[string]bool) {
 		c.fail(l.Position, "", "the link lacks an end")
 		return
 	}
-	for _, key := range []string{"ipv4", "ipv6"} { // of both ends, beside the short syntax
-		for i, item := range l.Field(key).Items {
-			if i < len(ends) {
-				c.address(&ends[i], item, key)
-			}
-		}
-	}
+	c.addressesBeside(l, ends)
 	link := topology.Link{Addresses: map[string]topology.Strings{}}
 	for _, e := range ends {
 		node, ok := c.endNode(e)
@@ -233,14 +227,32 @@ func (c *clab) veth(l *yamltree.Node, ends []clabEnd, used map[string]bool) {
 	if len(link.Addresses) == 0 {
 		link.Addresses = nil
 	}
-	if at := l.Field("mtu"); at.Kind != yamltree.Null {
-		mtu, err := strconv.Atoi(c.str(at, "mtu"))
-		if err != nil || mtu < 68 || mtu > 65535 {
-			c.fail(at.Position, "68 to 65535", "mtu %q is not a number of bytes", at.Text)
-		}
-		link.MTU = mtu
-	}
+	link.MTU = c.mtu(l)
 	c.out.Links, c.linkAt = append(c.out.Links, link), append(c.linkAt, l.Position)
+}
+
+// addressesBeside reads the addresses of both ends that stand beside them, in the short syntax.
+func (c *clab) addressesBeside(l *yamltree.Node, ends []clabEnd) {
+	for _, key := range []string{"ipv4", "ipv6"} {
+		for i, item := range l.Field(key).Items {
+			if i < len(ends) {
+				c.address(&ends[i], item, key)
+			}
+		}
+	}
+}
+
+// mtu is a link's, or 0 where it has none of its own.
+func (c *clab) mtu(l *yamltree.Node) int {
+	at := l.Field("mtu")
+	if at.Kind == yamltree.Null {
+		return 0
+	}
+	mtu, err := strconv.Atoi(c.str(at, "mtu"))
+	if err != nil || mtu < 68 || mtu > 65535 {
+		c.fail(at.Position, "68 to 65535", "mtu %q is not a number of bytes", at.Text)
+	}
+	return mtu
 }
 
 // endNode gives the name here of an endpoint's node. The pseudo node host becomes an uplink.

@@ -135,7 +135,8 @@ func nornir(s *slice.Slice) (hosts, named any) {
 		if !n.HasSliver() {
 			continue
 		}
-		h := nornirHost{Hostname: path.Join(s.Name, n.Name), Platform: "linux", Groups: groups(n), Data: factsOf(n)}
+		h := nornirHost{Hostname: path.Join(s.Name, n.Name), Platform: "linux", Groups: groups(n),
+			Data: factsOf(n)}
 		if h.Data.Daemon != "" {
 			h.Platform = string(h.Data.Daemon)
 		}

@@ -144,7 +144,8 @@ func TestAnImageThatAStoreDoesNotHaveIsAnError(t *testing.T) {
 		"containers-storage:lab/none:1": "no such image"} {
 		files(t, map[string]string{"p.yaml": "nodes:\n  a:\n    image: " + image + "\n"})
 		_, err := Load(t.Context(), "p.yaml", Options{})
-		if err == nil || !strings.Contains(err.Error(), want) || strings.Count(err.Error(), "p.yaml:") != 1 || !strings.HasPrefix(err.Error(), "p.yaml:3:") {
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Count(err.Error(), "p.yaml:") != 1 ||
+			!strings.HasPrefix(err.Error(), "p.yaml:3:") {
 			t.Errorf("%s: %v", image, err)
 		}
 	}
