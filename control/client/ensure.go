@@ -72,7 +72,8 @@ func startServer(ctx context.Context, opt EnsureOptions) error {
 	cmd.Dir, cmd.Stdout, cmd.Stderr = "/", log, log
 	cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+notify.LocalAddr().String())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	// What the caller has opened, such as a lock (`flock FILE pergola up`), the server would hold as long as it runs.
+	// What the caller has opened, such as a lock (`flock FILE pergola up`), the server would hold as long as it
+	// runs.
 	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return fmt.Errorf("start the server: keep the caller's files from it: %w", err)
 	}

@@ -216,7 +216,8 @@ func (r *Runtime) ownMounts(s *Spec) []specs.Mount {
 		}
 	}
 	mounts := []specs.Mount{file(r.init, initPath, "ro", "nosuid", "nodev")}
-	// A node's own file is in the place of the one that the slice shares: where that is mounted, none can be written.
+	// A node's own file is in the place of the one that the slice shares: where that is mounted, none can be
+	// written.
 	if !slices.ContainsFunc(s.Files, func(f slice.File) bool { return path.Clean(f.Path) == hostsPath }) {
 		hosts := filepath.Join(r.sliceDir(s.Slice), "hosts")
 		mounts = append(mounts, file(hosts, hostsPath, "ro", "nosuid", "nodev", "noexec"))

@@ -51,7 +51,8 @@ func TestEtcFilesAreThoseThatWereWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	sh(t, r, id, "echo one >/etc/new; mkdir /etc/own /etc/aside; echo two >/etc/own/file; "+
-		"echo x >/etc/aside/file; ln -s /etc/shadow /etc/own/link; mkfifo /etc/own/fifo; rm /etc/debian_version")
+		"echo x >/etc/aside/file; ln -s /etc/shadow /etc/own/link; mkfifo /etc/own/fifo; "+
+		"rm /etc/debian_version")
 	all, err := r.EtcFiles(id, 1<<20, func(name string) bool { return name == "/etc/aside" })
 	if err != nil {
 		t.Fatal(err)

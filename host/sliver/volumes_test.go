@@ -15,7 +15,8 @@ func TestVolumeOutlivesItsSliver(t *testing.T) {
 	r := newRuntime(t)
 	prepare(t, r)
 	s := spec("denver")
-	s.Volumes = []slice.Volume{{Name: "data", Target: "/srv/data"}, {Name: "fixed", Target: "/srv/fixed", ReadOnly: true}}
+	s.Volumes = []slice.Volume{{Name: "data", Target: "/srv/data"},
+		{Name: "fixed", Target: "/srv/fixed", ReadOnly: true}}
 	id, _ := up(t, r, s)
 	sh(t, r, id, "echo kept >/srv/data/word && chown 33:34 /srv/data/word && chown 7 /srv/data")
 	if got := sh(t, r, id, "touch /srv/fixed/x 2>/dev/null || echo refused"); strings.TrimSpace(got) != "refused" {
@@ -25,8 +26,8 @@ func TestVolumeOutlivesItsSliver(t *testing.T) {
 		t.Fatal(err)
 	}
 	id, _ = up(t, r, s)
-	if got := sh(t, r, id, "cat /srv/data/word; stat -c %u:%g /srv/data/word; stat -c %u /srv/data"); strings.TrimSpace(got) !=
-		"kept\n33:34\n7" {
+	got := sh(t, r, id, "cat /srv/data/word; stat -c %u:%g /srv/data/word; stat -c %u /srv/data")
+	if strings.TrimSpace(got) != "kept\n33:34\n7" {
 		t.Errorf("the volume has %q", got)
 	}
 	if err := r.RemoveVolumes(s.SliceName); err == nil {

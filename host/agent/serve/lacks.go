@@ -111,7 +111,8 @@ func (s *Server) lackSuites(spec *slice.Slice, here func(*slice.Node) bool) (lac
 }
 
 // lackRoom looks whether other slices, as they are stored at this moment, leave what the nodes of a slice have at a
-// place. Its links have these shapes in place of their own; nil: those that were changed by hand in its present version.
+// place. Its links have these shapes in place of their own; nil: those that were changed by hand in its present
+// version.
 func (s *Server) lackRoom(ctx context.Context, at plan.Place, spec *slice.Slice, shapes map[string]slice.Shape) (
 	lacks []lack.Lack, err error) {
 	all, err := s.inputs.Stored(ctx, at.Host)

@@ -103,7 +103,8 @@ func started(t *testing.T, s *slice.Slice) (*daemons.Lab, Daemon) {
 		l.Start(n.Name, r.Command)
 		if n.Name == "r1" {
 			d = Daemon{
-				Runtime: labRuntime{l}, ID: sliver.ID{Node: n.Name}, Kind: n.Routing.Daemon, Files: r.Files,
+				Runtime: labRuntime{l}, ID: sliver.ID{Node: n.Name}, Kind: n.Routing.Daemon,
+				Files: r.Files,
 			}
 		}
 	}
