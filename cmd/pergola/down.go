@@ -99,15 +99,12 @@ func (a *app) down(ctx context.Context, word string, all, volumes bool) ([]strin
 			return nil, err
 		}
 	}
-	keep := c // a server ends when it has neither networks nor clients
+	keep := c
 	if volumes {
-		if keep, err = a.dial(ctx); err != nil {
+		if keep, err = a.secondClient(ctx); err != nil {
 			return nil, err
 		}
 		defer keep.Close()
-		if _, err := keep.Version(ctx); err != nil {
-			return nil, err
-		}
 	}
 	p := a.Progress()
 	defer p.Close()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"os"
 	"os/exec"
@@ -12,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // EnsureOptions say where a server is, and how to start it.
@@ -69,6 +72,11 @@ func startServer(ctx context.Context, opt EnsureOptions) error {
 	cmd.Dir, cmd.Stdout, cmd.Stderr = "/", log, log
 	cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+notify.LocalAddr().String())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	// What the caller has opened, such as a lock (`flock FILE pergola up`), the server would hold as long as it
+	// runs.
+	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		return fmt.Errorf("start the server: keep the caller's files from it: %w", err)
+	}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start the server: %w", err)
 	}

@@ -175,6 +175,7 @@ func New(ctx context.Context, cfg Config) (*Runtime, error) {
 	r.users = hostUsers()
 	r.images.dir = cfg.BlobDir
 	r.images.removeHalfMade()
+	r.removeHalfRemoved()
 	r.watch.nested = !r.oci.detachExec
 	if err := r.watch.start(); err != nil {
 		return nil, err

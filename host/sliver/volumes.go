@@ -115,7 +115,7 @@ func (r *Runtime) Volumes() (all []Volume, err error) {
 	if r.cfg.VolumeDir == "" {
 		return nil, nil
 	}
-	paths, err := fs.Glob(os.DirFS(r.cfg.VolumeDir), "*/*/*") // the directory itself may have such characters
+	paths, err := fs.Glob(os.DirFS(r.cfg.VolumeDir), "[^.]*/*/*") // the directory itself may have such characters
 	if err != nil {
 		return nil, err
 	}
@@ -159,8 +159,31 @@ func (r *Runtime) RemoveVolumes(name string) error {
 	if r.cfg.VolumeDir == "" {
 		return nil
 	}
-	if err := os.RemoveAll(filepath.Join(r.cfg.VolumeDir, name)); err != nil {
+	// The removal can take long: a slice of this name that comes meanwhile has volumes of its own.
+	aside := filepath.Join(r.cfg.VolumeDir, asidePrefix+name)
+	err = os.RemoveAll(aside) // a crash may have left it
+	if err == nil {
+		err = os.Rename(filepath.Join(r.cfg.VolumeDir, name), aside)
+	}
+	if err == nil {
+		err = os.RemoveAll(aside)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove volumes of %s: %w", name, err)
 	}
 	return nil
+}
+
+// asidePrefix is that of directories whose volumes are being removed. No slice has such a name.
+const asidePrefix = ".removed-"
+
+// removeHalfRemoved goes on with removals that a crash has ended.
+func (r *Runtime) removeHalfRemoved() {
+	if r.cfg.VolumeDir == "" {
+		return
+	}
+	left, _ := fs.Glob(os.DirFS(r.cfg.VolumeDir), asidePrefix+"*") // the pattern is well formed
+	for _, name := range left {
+		os.RemoveAll(filepath.Join(r.cfg.VolumeDir, name)) // in the way of nothing
+	}
 }

@@ -45,8 +45,24 @@ func TestVolumeOutlivesItsSliver(t *testing.T) {
 	if err := r.RemoveVolumes(s.SliceName); err != nil {
 		t.Fatal(err)
 	}
+	if entries, err := os.ReadDir(r.cfg.VolumeDir); err != nil || len(entries) != 0 {
+		t.Errorf("after their removal: %+v, %v", entries, err)
+	}
+}
+
+// A crash can end the removal of volumes: what is left is no volume of a slice, and goes when a runtime starts.
+func TestVolumesThatAreHalfRemovedGo(t *testing.T) {
+	r := newRuntime(t)
+	half := filepath.Join(r.cfg.VolumeDir, asidePrefix+"lab", "a", "data")
+	if err := os.MkdirAll(half, 0o755); err != nil {
+		t.Fatal(err)
+	}
 	if all, err := r.Volumes(); err != nil || len(all) != 0 {
-		t.Errorf("after their removal: %+v, %v", all, err)
+		t.Errorf("half removed volumes are listed: %+v, %v", all, err)
+	}
+	openRuntime(t, filepath.Dir(r.cfg.VolumeDir))
+	if entries, err := os.ReadDir(r.cfg.VolumeDir); err != nil || len(entries) != 0 {
+		t.Errorf("left behind: %v, %v", entries, err)
 	}
 }
 
