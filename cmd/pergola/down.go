@@ -115,7 +115,11 @@ func (a *app) down(ctx context.Context, word string, all, volumes bool) ([]strin
 	}
 	for _, name := range names {
 		if err := follow.Gone(ctx, c, p, name); err != nil && !isNotFound(err) && !a.endedIdle(ctx, v) {
-			return nil, notGone(ctx, name, err)
+			if ctx.Err() != nil {
+				return nil, ui.Interrupted("the server goes on taking " + name +
+					" down; `pergola ls` shows when it is gone")
+			}
+			return nil, err
 		}
 		p.Note("%s is down", name)
 	}
@@ -129,12 +133,17 @@ func (a *app) down(ctx context.Context, word string, all, volumes bool) ([]strin
 	return names, nil
 }
 
-// notGone is the error of a network that is not down, or not yet.
-func notGone(ctx context.Context, name string, err error) error {
-	if ctx.Err() != nil {
-		return ui.Interrupted("the server goes on taking " + name + " down; `pergola ls` shows when it is gone")
+// secondClient is connected while the networks go: a server ends when it has neither networks nor clients.
+func (a *app) secondClient(ctx context.Context) (*client.Client, error) {
+	c, err := a.dial(ctx)
+	if err != nil {
+		return nil, err
 	}
-	return err
+	if _, err := c.Version(ctx); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
 }
 
 // endedIdle reports whether a server ended because its last network was deleted: it may end before it reports that. A
