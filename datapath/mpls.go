@@ -135,28 +135,27 @@ func (d *DataPath) deleteNHLFE(space, number uint32) error {
 func (n NHLFE) record() (r objectNhlfe, err error) {
 	r.In = uint32(n.In)
 	if n.Uniform {
-		r.Flags |= uint8(objectLabelFlagsLABEL_UNIFORM)
+		r.Flags |= labelUniform
 	}
 	if n.Pop {
 		if n.Port != 0 || len(n.Push) != 0 {
 			return r, errors.New("a label that only comes off leads nowhere, and has no others in its place")
 		}
-		r.Operation = uint8(objectLabelOperationLABEL_POP)
+		r.Operation = labelPop
 		return r, nil
 	}
 	if n.Port <= 0 || n.Port >= MaxPorts || len(n.Push) > maxPushes {
 		return r, fmt.Errorf("port %d and %d labels: want a port below %d and at most %d labels", n.Port,
 			len(n.Push), MaxPorts, maxPushes)
 	}
-	r.Operation, r.Port = uint8(objectLabelOperationLABEL_SWITCH), uint32(n.Port)
-	copy(r.To.Mac[:], n.MAC[:])
-	r.To.Kind = nexthopGateway
+	r.Operation, r.Port = labelSwitch, uint32(n.Port)
+	r.Mac = n.MAC
 	r.Ttl, r.Pushes = n.TTL, uint8(len(n.Push))
 	if r.Ttl == 0 {
 		r.Ttl = 255
 	}
 	if n.KeepClass {
-		r.Flags |= uint8(objectLabelFlagsLABEL_KEEP_TC)
+		r.Flags |= labelKeepClass
 	}
 	for i, l := range n.Push {
 		special := l.Label < FirstLabel && l.Label != explicitNull4 && l.Label != explicitNull6
@@ -174,15 +173,21 @@ const (
 	explicitNull6 = 2
 )
 
-// nexthopGateway is NEXTHOP_GATEWAY in bpf/fib.h.
-const nexthopGateway = 1
+// Values of enums in bpf/mpls.h.
+const (
+	labelPop    = 1
+	labelSwitch = 2
+
+	labelUniform   = 1
+	labelKeepClass = 2
+)
 
 func (r objectNhlfe) entry() NHLFE {
 	n := NHLFE{
-		Pop: r.Operation == uint8(objectLabelOperationLABEL_POP), Port: int(r.Port), In: int(r.In),
-		MAC: r.To.Mac, TTL: r.Ttl,
-		Uniform:   r.Flags&uint8(objectLabelFlagsLABEL_UNIFORM) != 0,
-		KeepClass: r.Flags&uint8(objectLabelFlagsLABEL_KEEP_TC) != 0,
+		Pop: r.Operation == labelPop, Port: int(r.Port), In: int(r.In),
+		MAC: r.Mac, TTL: r.Ttl,
+		Uniform:   r.Flags&labelUniform != 0,
+		KeepClass: r.Flags&labelKeepClass != 0,
 	}
 	for _, entry := range r.Push[:min(int(r.Pushes), maxPushes)] {
 		n.Push = append(n.Push, Label{Label: entry >> 12, Class: uint8(entry >> 9 & 7)})

@@ -2,6 +2,7 @@ package datapath
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"testing"
@@ -66,9 +67,8 @@ func (w *world) ftn(l line, router int, n NHLFE) {
 	w.Helper()
 	const number = 7
 	w.check(w.d.SetFTN(uint32(router+1), number, n))
-	var hop objectNexthop
-	w.check(w.d.maps.Nexthops.Lookup(l.next[router], &hop))
-	hop.Ftn = number
+	hop := must(w.d.maps.Nexthops.LookupBytes(l.next[router]))
+	binary.NativeEndian.PutUint32(hop[12:], number) // struct nexthop in bpf/fib.h
 	w.check(w.d.maps.Nexthops.Put(l.next[router], hop))
 }
 

@@ -54,15 +54,16 @@ enum label_flags {
 
 /* Next hop label forwarding entry. */
 struct nhlfe {
-	union adjacency to; /* NEXTHOP_GATEWAY, or all zero */
-	__u32 port;	    /* by which it leaves */
-	__u32 in;	    /* by which it must come; 0: by any of the router's */
+	__u8 mac[ETH_ALEN]; /* of the next hop: begins a word (readdress()) */
 	__u8 operation;	    /* enum label_operation */
 	__u8 flags;	    /* enum label_flags */
+	__u32 port;	    /* by which it leaves */
+	__u32 in;	    /* by which it must come; 0: by any of the router's */
 	__u8 ttl;	    /* of labels that are pushed, in the pipe model */
 	__u8 pushes;
+	__u16 pad;
 	__u32 push[MAX_PUSHES]; /* label << 12 | traffic class << 9, the lowest first */
-};
+} __attribute__((aligned(8)));
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -118,6 +119,13 @@ static __always_inline bool is_labelled(const struct frame *f)
 	return f->header.eth.h_proto == bpf_htons(ETH_P_MPLS_UC);
 }
 
+/* A number below MAX_LABELS, so that the verifier sees it, wherever the compiler has found out that it is. */
+static __always_inline __u32 within(__u32 n)
+{
+	asm volatile("" : "+r"(n));
+	return n & (MAX_LABELS - 1);
+}
+
 /* Ones' complement: csum_add() in the kernel. */
 static __always_inline __u32 sum_add(__u32 a, __u32 b) { return a + b + (a + b < b); }
 
@@ -136,11 +144,11 @@ static __always_inline __u64 read_top(const struct frame *f, const struct label_
 	__u32 n = s->pushed;
 
 	if (n)
-		return bpf_ntohl(s->entry[(n - 1) % MAX_LABELS]);
+		return bpf_ntohl(s->entry[within(n - 1)]);
 	n = s->popped;
 	if (!s->hidden || n >= MAX_LABELS || f->length < ETH_HLEN + sizeof(*came))
 		return NO_ENTRY;
-	return bpf_ntohl(came[n % MAX_LABELS]);
+	return bpf_ntohl(came[within(n)]);
 }
 
 static __always_inline void pop_top(struct frame *f, struct label_stack *s, __u32 entry)
@@ -160,7 +168,7 @@ static __always_inline bool push_top(struct frame *f, struct label_stack *s, __u
 
 	if (n >= MAX_LABELS)
 		return false;
-	s->entry[n % MAX_LABELS] = bpf_htonl(entry);
+	s->entry[within(n)] = bpf_htonl(entry);
 	s->pushed = n + 1;
 	resize(f, sizeof(__be32));
 	return true;
@@ -198,13 +206,15 @@ static __always_inline bool expose_ip(struct frame *f, struct label_stack *s)
 {
 	half *to = (void *)&f->header.ip4;
 	const __u32 words = (sizeof(struct ipv6hdr) + sizeof(struct ports_and_offset)) / sizeof(*to);
-	__u32 skip = s->popped % (MAX_LABELS + 1);
+	__u32 skip = s->popped;
 
+	asm volatile("" : "+r"(skip)); /* as within() */
+	skip &= 2 * MAX_LABELS - 1;
 	if (f->length < ETH_HLEN + sizeof(struct iphdr))
 		return false;
 	if (s->hidden) {
 		for (__u32 i = 0; i < words; i++)
-			to[i] = i + skip < words ? to[(i + skip) % 32] : 0;
+			to[i] = i + skip < words ? to[i + skip] : 0;
 		s->hidden = 0;
 	}
 	switch (f->header.ip4.version) {
@@ -218,40 +228,59 @@ static __always_inline bool expose_ip(struct frame *f, struct label_stack *s)
 	return false;
 }
 
-/*
- * A label of this TTL has been taken off, and what was below it is on top. In the uniform model that takes the TTL over;
- * it never gets a greater one (RFC 3443, 3.6 has LSPs of different models in each other).
- */
-static __always_inline enum reason hand_ttl_on(struct frame *f, struct label_stack *s, __u32 ttl_on)
+/* The TTL of what is on top now; 256: there is nothing that may be looked at. */
+static __always_inline __u32 ttl_on_top(const struct frame *f, const struct label_stack *s)
+{
+	__u64 top;
+
+	if (!is_labelled(f))
+		return ttl(&f->header);
+	top = read_top(f, s);
+	return top == NO_ENTRY ? 256 : ENTRY_TTL(top);
+}
+
+static __always_inline enum reason lower_top(struct frame *f, struct label_stack *s, __u32 have, __u32 want)
 {
 	__u64 top;
 
 	if (!is_labelled(f)) {
-		__u32 have = ttl(&f->header);
-
-		if (have > ttl_on)
-			lower_ip(f, s, have - ttl_on);
+		lower_ip(f, s, have - want);
 		return CONTINUE;
 	}
 	top = read_top(f, s);
-	if (top == NO_ENTRY)
-		return REASON_LABEL_STACK;
-	if (ENTRY_TTL(top) <= ttl_on)
-		return CONTINUE;
 	pop_top(f, s, top);
-	return push_top(f, s, (top & ~0xffull) | ttl_on) ? CONTINUE : REASON_LABEL_STACK;
+	return push_top(f, s, (top & ~0xffull) | want) ? CONTINUE : REASON_LABEL_STACK;
 }
 
-/* At the penultimate hop, in the pipe model, the header that comes to light pays for the hop (RFC 3443, 3.5). */
-static __always_inline enum reason pay_hop(struct frame *f, struct label_stack *s)
+/*
+ * Takes the top label off for good. What was below it comes to light, with the TTL that is its own now: in the uniform
+ * model that of the label, but never a greater one, since there are LSPs of one model in those of the other (RFC 3443,
+ * 3.6). spent: 1 where the frame then leaves the router, which is a hop of the header that has come to light; 0 where
+ * the router looks again, and counts the hop then.
+ */
+static __always_inline enum reason take_off(struct frame *f, struct label_stack *s, const struct router *r,
+					    __u32 entry, bool uniform, __u32 spent)
 {
-	__u64 top = is_labelled(f) ? read_top(f, s) : ttl(&f->header);
+	__u32 label = ENTRY_LABEL(entry), bottom = entry & ENTRY_BOTTOM, have, want;
+	enum reason why = CONTINUE;
 
-	if (top == NO_ENTRY)
+	pop_top(f, s, entry);
+	if (bottom && !expose_ip(f, s))
 		return REASON_LABEL_STACK;
-	if (ENTRY_TTL(top) <= 1)
+	if (bottom && label < FIRST_LABEL && is_ip4(&f->header) != (label == LABEL_IPV4_NULL))
+		return REASON_LABEL_STACK;
+	have = ttl_on_top(f, s);
+	if (have > 255)
+		return REASON_LABEL_STACK;
+	want = uniform ? ENTRY_TTL(entry) : have;
+	if (spent && want <= 1)
 		return REASON_LABEL_TTL;
-	return hand_ttl_on(f, s, ENTRY_TTL(top) - 1);
+	want -= spent;
+	if (want < have)
+		why = lower_top(f, s, have, want);
+	if (why == CONTINUE && bottom)
+		examine(f, r);
+	return why;
 }
 
 /* The leg of the port by which an LSP leaves the router; NULL: it is not there, or down. */
@@ -260,73 +289,15 @@ static __always_inline const struct leg *find_way(const struct nhlfe *n, __u32 r
 	__u32 port = n->port;
 	const struct leg *out = find_leg(port);
 
-	return out && out->router == router && out->flags & LEG_UP && n->to.kind == NEXTHOP_GATEWAY ? out : NULL;
+	return out && out->router == router && out->flags & LEG_UP ? out : NULL;
 }
 
-#define KEEP_TTL 256
-
-/* Takes the top label off. ttl_on: what the header below has to do with (hand_ttl_on()), or KEEP_TTL. */
-static __always_inline enum reason take_off(struct frame *f, struct label_stack *s, __u32 entry, __u32 ttl_on)
+static __always_inline enum reason leave_router(struct frame *f, struct label_stack *s, const struct nhlfe *n,
+						const struct leg *out)
 {
-	pop_top(f, s, entry);
-	if (entry & ENTRY_BOTTOM && !expose_ip(f, s))
-		return REASON_LABEL_STACK;
-	return ttl_on == KEEP_TTL ? CONTINUE : hand_ttl_on(f, s, ttl_on);
-}
-
-/* Takes the top label off, and leaves the frame where it is. */
-static __always_inline enum reason pop_label(struct frame *f, struct label_stack *s, const struct router *r,
-					     __u32 entry, bool uniform)
-{
-	enum reason why = take_off(f, s, entry, uniform ? ENTRY_TTL(entry) : KEEP_TTL);
-	__u32 label = ENTRY_LABEL(entry);
-
-	if (why != CONTINUE || !(entry & ENTRY_BOTTOM))
-		return why;
-	if (label < FIRST_LABEL && is_ip4(&f->header) != (label == LABEL_IPV4_NULL))
-		return REASON_LABEL_STACK;
-	examine(f, r);
-	return CONTINUE;
-}
-
-/* The top label comes off a hop early, so that the next router need not look it up (RFC 3031, 3.16). */
-static __always_inline enum reason pop_early(struct frame *f, struct label_stack *s, const struct router *r,
-					     __u32 entry, bool uniform)
-{
-	enum reason why = take_off(f, s, entry, uniform ? ENTRY_TTL(entry) - 1 : KEEP_TTL);
-
-	if (why == CONTINUE && !uniform)
-		why = pay_hop(f, s);
-	if (why == CONTINUE && entry & ENTRY_BOTTOM)
-		examine(f, r);
-	return why;
-}
-
-/* Takes the top label off, puts others on, and sends the frame to the next hop. */
-static __always_inline enum reason swap_label(struct frame *f, struct label_stack *s, const struct router *r,
-					      __u32 router, const struct nhlfe *n, __u32 entry)
-{
-	const struct leg *out = find_way(n, router);
-	bool uniform = n->flags & LABEL_UNIFORM;
-	__u32 ttl = ENTRY_TTL(entry) - 1;
-	enum reason why = CONTINUE;
-
-	if (ENTRY_TTL(entry) <= 1)
-		return REASON_LABEL_TTL;
-	if (!out)
-		return REASON_LSP_DOWN;
-	if (n->pushes) {
-		pop_top(f, s, entry);
-		if (!push_all(f, s, n, entry, ttl, uniform ? ttl : n->ttl))
-			return REASON_LABEL_STACK;
-	} else {
-		why = pop_early(f, s, r, entry, uniform);
-	}
-	if (why != CONTINUE)
-		return why;
 	if (f->packet > out->mtu)
 		return REASON_TOO_BIG;
-	if (depart(f, n->port, n->to.word, out) != WALK_ON)
+	if (depart(f, n->port, *(const word *)n->mac, out) != WALK_ON)
 		return REASON_LABEL_TTL; /* after 64 hops */
 	s->aged = f->hops;
 	return CONTINUE;
@@ -338,13 +309,41 @@ static __always_inline enum punt drop_labelled(struct frame *f, enum reason why)
 	return DROPPED;
 }
 
+/* What becomes of a frame with this label on top, at this router. CONTINUE: it has left it, or is to be looked at again. */
+static __always_inline enum reason switch_by(struct frame *f, struct label_stack *s, const struct router *r,
+					     const struct leg *in, const struct nhlfe *n, __u32 entry)
+{
+	bool sends = n && n->operation == LABEL_SWITCH, uniform = !n || n->flags & LABEL_UNIFORM;
+	const struct leg *out = NULL;
+	enum reason why = CONTINUE;
+	__u32 left = ENTRY_TTL(entry) - 1;
+
+	if (sends) {
+		if (ENTRY_TTL(entry) <= 1)
+			return REASON_LABEL_TTL;
+		out = find_way(n, in->router);
+		if (!out)
+			return REASON_LSP_DOWN;
+	} else if (n && n->operation != LABEL_POP) { /* a newer agent's */
+		return REASON_UNKNOWN_LABEL;
+	}
+	if (n && n->pushes) {
+		pop_top(f, s, entry);
+		if (!push_all(f, s, n, entry, left, uniform ? left : n->ttl))
+			return REASON_LABEL_STACK;
+	} else {
+		why = take_off(f, s, r, entry, uniform, sends);
+	}
+	return why == CONTINUE && out ? leave_router(f, s, n, out) : why;
+}
+
 /* The frame has come to a router with labels. Returns an enum punt. */
 __noinline int switch_label(struct frame *f)
 {
 	struct label_stack *s = find_label_stack();
 	struct label_key key = {};
+	const struct nhlfe *n = NULL;
 	const struct router *r;
-	const struct nhlfe *n;
 	const struct leg *in;
 	enum reason why;
 	__u32 at, router;
@@ -373,27 +372,17 @@ __noinline int switch_label(struct frame *f)
 		return drop_labelled(f, REASON_LABEL_STACK);
 	key.space = r->space;
 	key.label = ENTRY_LABEL(top);
-	if (key.label < FIRST_LABEL) {
-		if (key.label == LABEL_ROUTER_ALERT)
-			return drop_labelled(f, REASON_ROUTER_ALERT);
-		if (key.label != LABEL_IPV4_NULL && key.label != LABEL_IPV6_NULL)
+	if (key.label == LABEL_ROUTER_ALERT)
+		return drop_labelled(f, REASON_ROUTER_ALERT);
+	if (key.label != LABEL_IPV4_NULL && key.label != LABEL_IPV6_NULL) {
+		n = bpf_map_lookup_elem(&labels, &key);
+		if (!n || (n->in && n->in != at))
 			return drop_labelled(f, REASON_UNKNOWN_LABEL);
-		why = pop_label(f, s, r, top, true);
-		return why == CONTINUE ? AGAIN : drop_labelled(f, why);
 	}
-	n = bpf_map_lookup_elem(&labels, &key);
-	if (!n || (n->in && n->in != at))
-		return drop_labelled(f, REASON_UNKNOWN_LABEL);
-	switch (n->operation) {
-	case LABEL_POP:
-		why = pop_label(f, s, r, top, n->flags & LABEL_UNIFORM);
-		return why == CONTINUE ? AGAIN : drop_labelled(f, why);
-	case LABEL_SWITCH:
-		why = swap_label(f, s, r, router, n, top);
-		return why == CONTINUE ? WALK_ON : drop_labelled(f, why);
-	default: /* a newer agent's */
-		return drop_labelled(f, REASON_UNKNOWN_LABEL);
-	}
+	why = switch_by(f, s, r, in, n, top);
+	if (why != CONTINUE)
+		return drop_labelled(f, why);
+	return n && n->operation == LABEL_SWITCH ? WALK_ON : AGAIN;
 }
 
 /* The traffic class that labels have over IP: its precedence (RFC 3270, 4.1 has no other default for E-LSPs). */
@@ -457,7 +446,7 @@ __noinline int impose_labels(struct frame *f, __u32 ftn)
 	f->header.eth.h_proto = bpf_htons(ETH_P_MPLS_UC);
 	if (!push_all(f, s, n, below, first, first))
 		return drop_labelled(f, REASON_LABEL_STACK);
-	depart(f, n->port, n->to.word, out);
+	depart(f, n->port, *(const word *)n->mac, out);
 	s->aged = f->hops;
 	return WALK_ON;
 }
@@ -492,8 +481,8 @@ __noinline int settle_labels(struct frame *f)
 		return 0;
 	words = (half *)&f->header.ip4;
 	pushed = s->pushed;
-	if (pushed > MAX_LABELS)
-		return 0;
+	asm volatile("" : "+r"(pushed)); /* as within() */
+	pushed &= 2 * MAX_LABELS - 1;
 	if (!is_labelled(f) && f->hops > s->aged)
 		lower_ip(f, s, f->hops - s->aged);
 	sum = s->sum;
@@ -504,7 +493,7 @@ __noinline int settle_labels(struct frame *f)
 		if ((*(__u8 *)ip & 0xf0) == 0x60)
 			sum = sum_add(sum, ~(__u32)bpf_htons(s->lowered));
 		for (__u32 i = 0; i < sizeof(ip) / sizeof(*ip); i++)
-			words[(pushed + i) % 8] = ip[i];
+			words[pushed + i] = ip[i];
 		f->edit.takes += ip_head;
 		f->edit.puts += ip_head;
 	}
@@ -513,7 +502,7 @@ __noinline int settle_labels(struct frame *f)
 
 		if (i >= pushed)
 			break;
-		words[(pushed - 1 - i) % MAX_LABELS] = entry;
+		words[within(pushed - 1 - i)] = entry;
 		sum = sum_add(sum, entry);
 	}
 	f->edit.sum = sum;
