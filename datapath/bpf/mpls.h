@@ -74,6 +74,9 @@ struct {
 	__type(value, struct nhlfe);
 } labels SEC(".maps");
 
+/* What every router does with the labels that say nothing but what is behind them. */
+static const struct nhlfe explicit_null = {.operation = LABEL_POP, .flags = LABEL_UNIFORM};
+
 /* The label stack of the frame at work. One for each CPU, as the record of the frame is (frame.h). */
 struct label_stack {
 	__u8 used;   /* the frame has labels, or had */
@@ -313,7 +316,7 @@ static __always_inline enum punt drop_labelled(struct frame *f, enum reason why)
 static __always_inline enum reason switch_by(struct frame *f, struct label_stack *s, const struct router *r,
 					     const struct leg *in, const struct nhlfe *n, __u32 entry)
 {
-	bool sends = n && n->operation == LABEL_SWITCH, uniform = !n || n->flags & LABEL_UNIFORM;
+	bool sends = n->operation == LABEL_SWITCH, uniform = n->flags & LABEL_UNIFORM;
 	const struct leg *out = NULL;
 	enum reason why = CONTINUE;
 	__u32 left = ENTRY_TTL(entry) - 1;
@@ -324,10 +327,10 @@ static __always_inline enum reason switch_by(struct frame *f, struct label_stack
 		out = find_way(n, in->router);
 		if (!out)
 			return REASON_LSP_DOWN;
-	} else if (n && n->operation != LABEL_POP) { /* a newer agent's */
+	} else if (n->operation != LABEL_POP) { /* a newer agent's */
 		return REASON_UNKNOWN_LABEL;
 	}
-	if (n && n->pushes) {
+	if (n->pushes) {
 		pop_top(f, s, entry);
 		if (!push_all(f, s, n, entry, left, uniform ? left : n->ttl))
 			return REASON_LABEL_STACK;
@@ -342,7 +345,7 @@ __noinline int switch_label(struct frame *f)
 {
 	struct label_stack *s = find_label_stack();
 	struct label_key key = {};
-	const struct nhlfe *n = NULL;
+	const struct nhlfe *n;
 	const struct router *r;
 	const struct leg *in;
 	enum reason why;
@@ -374,7 +377,9 @@ __noinline int switch_label(struct frame *f)
 	key.label = ENTRY_LABEL(top);
 	if (key.label == LABEL_ROUTER_ALERT)
 		return drop_labelled(f, REASON_ROUTER_ALERT);
-	if (key.label != LABEL_IPV4_NULL && key.label != LABEL_IPV6_NULL) {
+	if (key.label == LABEL_IPV4_NULL || key.label == LABEL_IPV6_NULL) {
+		n = &explicit_null;
+	} else {
 		n = bpf_map_lookup_elem(&labels, &key);
 		if (!n || (n->in && n->in != at))
 			return drop_labelled(f, REASON_UNKNOWN_LABEL);
@@ -382,7 +387,7 @@ __noinline int switch_label(struct frame *f)
 	why = switch_by(f, s, r, in, n, top);
 	if (why != CONTINUE)
 		return drop_labelled(f, why);
-	return n && n->operation == LABEL_SWITCH ? WALK_ON : AGAIN;
+	return n->operation == LABEL_SWITCH ? WALK_ON : AGAIN;
 }
 
 /* The traffic class that labels have over IP: its precedence (RFC 3270, 4.1 has no other default for E-LSPs). */
@@ -451,24 +456,20 @@ __noinline int impose_labels(struct frame *f, __u32 ftn)
 	return WALK_ON;
 }
 
-static __always_inline void begin_labels(void)
+/* The walk begins: nothing is known of labels. */
+__noinline int begin_labels(void)
 {
 	struct label_stack *s = find_label_stack();
 
 	if (s)
 		s->used = 0;
-}
-
-static __always_inline bool has_labels(void)
-{
-	const struct label_stack *s = find_label_stack();
-
-	return s && s->used;
+	return 0;
 }
 
 /*
  * Writes the labels into the copy, before as much of IP's header as routers change, and describes the edit. (Nothing
- * is between: what came with labels that are still on has not had its IP header changed.)
+ * is between: what came with labels that are still on has not had its IP header changed.) Returns false where the frame
+ * has met no label.
  */
 __noinline int settle_labels(struct frame *f)
 {
@@ -477,8 +478,8 @@ __noinline int settle_labels(struct frame *f)
 	half *words, ip[ip_head / sizeof(half)];
 	__u32 pushed, sum;
 
-	if (!with_mpls || !f || !s)
-		return 0;
+	if (!with_mpls || !f || !s || !s->used)
+		return false;
 	words = (half *)&f->header.ip4;
 	pushed = s->pushed;
 	asm volatile("" : "+r"(pushed)); /* as within() */
@@ -506,5 +507,5 @@ __noinline int settle_labels(struct frame *f)
 		sum = sum_add(sum, entry);
 	}
 	f->edit.sum = sum;
-	return 0;
+	return true;
 }

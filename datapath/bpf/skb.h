@@ -86,12 +86,16 @@ static __always_inline enum reason pass_nodes(struct __sk_buff *skb, struct fram
 /*
  * Room for a head that is longer or shorter than the one that it takes the place of: of a frame that gets labels, or
  * loses them. If the device gave a sum of the frame (CHECKSUM_COMPLETE), it would be wrong afterwards, as in
- * move_start() (program_skb.h). The kernel then takes the frame for what it was: a device has to read it again.
+ * move_start() (program_skb.h). The kernel then takes the frame for what it was: a device has to read it again. Returns
+ * an enum reason.
  */
-static __always_inline enum reason make_head_room(struct __sk_buff *skb, struct frame *f)
+__noinline int make_head_room(struct __sk_buff *skb, struct frame *f)
 {
-	__s32 less = (__s32)f->edit.takes - f->edit.puts;
+	__s32 less;
 
+	if (!with_mpls || !f)
+		return REASON_NO_MEMORY;
+	less = (__s32)f->edit.takes - f->edit.puts;
 	f->unread = true;
 	if (bpf_csum_update(skb, 0) >= 0)
 		return REASON_CHECKSUM;
@@ -177,10 +181,14 @@ static __always_inline int call_program(struct __sk_buff *skb, const struct fram
  * before the router where it came in; else it is dropped. The kernel cuts behind labels only where it has MPLS. (One
  * that has got labels and lost them again on its way is like any other.)
  */
-static __always_inline int cut_before_labels(const struct frame *f)
+__noinline int cut_before_labels(struct frame *f)
 {
-	const struct port *in = find_port(f->hops ? f->passed[0].in : f->at), *from = in ? find_port(in->peer) : NULL;
+	const struct port *in, *from;
 
+	if (!with_mpls || !f)
+		return TC_ACT_SHOT;
+	in = find_port(f->hops ? f->passed[0].in : f->at);
+	from = in ? find_port(in->peer) : NULL;
 	if (from && from->plain)
 		return bpf_redirect(from->plain, 0);
 	count_drop(f->from, REASON_SUPER_FRAME);

@@ -249,10 +249,8 @@ static long step(__u32 number __attribute__((unused)), struct turn *t)
 /* What has been left until now is written into the copy, and the edit describes it. */
 static __always_inline void settle(struct frame *f)
 {
-	if (with_mpls && has_labels()) {
-		settle_labels(f);
+	if (with_mpls && settle_labels(f))
 		return;
-	}
 	if (!f->hops)
 		return;
 	age(&f->header, f->hops);
