@@ -32,8 +32,8 @@ type NHLFE struct {
 
 	In int // ifindex of the router's port by which frames must come; 0: any
 
-	// Uniform is the model of TTL (RFC 3443): headers hand it on. Else the model is the pipe, and labels that are put
-	// on others, or on IP, have TTL; 0: 255.
+	// Uniform is the model of TTL (RFC 3443): headers hand it on. Else the model is the pipe, and labels that are
+	// put on others, or on IP, have TTL; 0: 255.
 	Uniform bool
 	TTL     uint8
 	// KeepClass gives labels the traffic class of what they replace or stand on, of IP its precedence, in place of
@@ -139,7 +139,7 @@ func (n NHLFE) record() (r objectNhlfe, err error) {
 	}
 	if n.Pop {
 		if n.Port != 0 || len(n.Push) != 0 {
-			return r, errors.New("a label that only comes off leads nowhere, and has no others in its place")
+			return r, errors.New("a label that only comes off has no port, and no labels in its place")
 		}
 		r.Operation = labelPop
 		return r, nil

@@ -16,12 +16,13 @@ func BenchmarkSwap(b *testing.B) {
 				l := w.line(hops)
 				w.space(l)
 				for i := range hops {
-					w.label(l, i, uint32(100+i), l.ahead(i, Label{Label: uint32(101 + i)}))
+					w.label(i, uint32(100+i), l.ahead(i, Label{Label: uint32(101 + i)}))
 				}
 				frame := labelled(packet{}.bytes(), entry{100, 64, 0})
 				program := again(w.bench, false, frame[:18], w.d.programs.PortIngress)
 				defer func() { _ = program.Close() }()
-				opts := ebpf.RunOptions{Data: frame, Context: &skbuff{Ifindex: uint32(w.a)}, Repeat: uint32(b.N)}
+				opts := ebpf.RunOptions{Data: frame, Context: &skbuff{Ifindex: uint32(w.a)},
+					Repeat: uint32(b.N)}
 				b.ResetTimer()
 				_, err := program.Run(&opts)
 				w.check(err)

@@ -47,15 +47,15 @@ func TestLiveLabels(t *testing.T) {
 					if i != 1 {
 						n.Push = nil
 					}
-					w.label(l, i, label, n.uniform())
+					w.label(i, label, n.uniform())
 				}
 				q := p
 				q.ttl = 17
 				return q.behind(0, mac(6), mac(5))
 			}())
 			ways("swapped", 1, labelled(p.bytes(), entry{0x12345, 20, 5}), func() []byte {
-				w.label(l, 0, 0x12345, l.ahead(0, Label{Label: 17}))
-				w.label(l, 1, 17, l.ahead(1, Label{Label: 18}))
+				w.label(0, 0x12345, l.ahead(0, Label{Label: 17}))
+				w.label(1, 17, l.ahead(1, Label{Label: 18}))
 				return labelled(p.behind(0, mac(4), mac(3)), entry{18, 18, 0})
 			}())
 			ways("on", 0, p.bytes(), labelled(p.behind(1, mac(2), mac(1)), entry{101, 63, 0}))

@@ -241,7 +241,7 @@ func (w *world) anyTables(r *rand.Rand, l line) (m model) {
 				n = NHLFE{Pop: true, Uniform: n.Uniform}
 			}
 			m.labels[router][label] = n
-			w.label(l, router, label, n)
+			w.label(router, label, n)
 		}
 		w.setNexthop(l.next[router], gateway, l.out[router], l.ahead(router).MAC)
 		m.ftns = append(m.ftns, nil)

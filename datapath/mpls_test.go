@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
-	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -57,7 +56,7 @@ func (l line) ahead(router int, push ...Label) NHLFE {
 	return NHLFE{Port: l.out[router], MAC: to, Push: push}
 }
 
-func (w *world) label(l line, router int, label uint32, n NHLFE) {
+func (w *world) label(router int, label uint32, n NHLFE) {
 	w.Helper()
 	w.check(w.d.SetLabel(uint32(router+1), label, n))
 }
@@ -104,7 +103,8 @@ func TestLabelOperations(t *testing.T) {
 		}{
 			{name: "swap", came: []entry{{in, 64, 5}}, of: swap, want: labelled(ip(64), entry{out, 63, 0})},
 			{name: "swap, uniform", came: []entry{{in, 64, 5}},
-				of: func(l line) NHLFE { return swap(l).uniform() }, want: labelled(ip(64), entry{out, 63, 0})},
+				of:   func(l line) NHLFE { return swap(l).uniform() },
+				want: labelled(ip(64), entry{out, 63, 0})},
 			{name: "swap, class kept", came: []entry{{in, 64, 5}}, of: func(l line) NHLFE {
 				n := swap(l)
 				n.KeepClass = true
@@ -156,7 +156,8 @@ func TestLabelOperations(t *testing.T) {
 				n.TTL = 33
 				return n
 			}, want: labelled(ip(63), entry{in, 33, 0})},
-			{name: "first label, uniform", ftn: func(l line) NHLFE { return l.ahead(0, Label{Label: in}).uniform() },
+			{name: "first label, uniform",
+				ftn:  func(l line) NHLFE { return l.ahead(0, Label{Label: in}).uniform() },
 				want: labelled(ip(63), entry{in, 63, 0})},
 			{name: "three labels", ftn: func(l line) NHLFE {
 				return l.ahead(0, Label{Label: null}, Label{Label: 51}, Label{Label: 52, Class: 7})
@@ -171,7 +172,7 @@ func TestLabelOperations(t *testing.T) {
 				w.space(l)
 				w.name = fmt.Sprintf("%s, IPv6 %v", c.name, v6)
 				if c.of != nil {
-					w.label(l, 0, in, c.of(l))
+					w.label(0, in, c.of(l))
 				}
 				if c.ftn != nil {
 					w.ftn(l, 0, c.ftn(l))
@@ -215,7 +216,7 @@ func (w *world) lsp(l line, uniform bool) {
 		case last - 1:
 			n.Push = nil
 		}
-		w.label(l, i, uint32(100+i), n)
+		w.label(i, uint32(100+i), n)
 	}
 }
 
@@ -229,7 +230,7 @@ func TestWalkPassesAnLSP(t *testing.T) {
 					w.lsp(l, uniform)
 					w.name = fmt.Sprintf("%d routers, IPv6 %v, uniform %v", routers, v6, uniform)
 					p, lower := packet{v6: v6, ttl: 255}, routers
-					if !uniform { // labels between the first and the penultimate router hide IP's TTL
+					if !uniform { // labels hide IP's TTL from those between
 						lower = 3
 					}
 					want := p.behind(lower, macB, mac(2*routers-1))
@@ -296,7 +297,7 @@ func TestLabelsThatDoNotLeadOn(t *testing.T) {
 			change: func(w *world, l line) {
 				n := l.ahead(0)
 				n.In = l.out[0]
-				w.label(l, 0, in, n)
+				w.label(0, in, n)
 			}},
 		{name: "special", came: labelled(ip, entry{7, 64, 0}), why: "unknown label"},
 		{name: "implicit null", came: labelled(ip, entry{3, 64, 0}), why: "unknown label"},
@@ -309,10 +310,10 @@ func TestLabelsThatDoNotLeadOn(t *testing.T) {
 		{name: "no bottom", came: labelled(ip, entry{0, 64, 0}, entry{0, 64, 0})[:18], why: "label stack"},
 		{name: "half a label", came: append(ethernet(macA, macA, 0x8847, 14), 0, 6), why: "label stack"},
 		{name: "nothing behind", came: labelled(ip, entry{in, 64, 0})[:18], why: "label stack",
-			change: func(w *world, l line) { w.label(l, 0, in, l.ahead(0)) }},
+			change: func(w *world, l line) { w.label(0, in, l.ahead(0)) }},
 		{name: "neither IPv4 nor IPv6", why: "label stack",
 			came:   replace(labelled(ip, entry{in, 64, 0}), 18, 0x01),
-			change: func(w *world, l line) { w.label(l, 0, in, l.ahead(0)) }},
+			change: func(w *world, l line) { w.label(0, in, l.ahead(0)) }},
 		{name: "IPv4 behind IPv6's null", came: labelled(ip, entry{2, 64, 0}), why: "label stack"},
 		{name: "IPv6 behind IPv4's null", came: labelled(packet{v6: true}.bytes(), entry{0, 64, 0}),
 			why: "label stack"},
@@ -320,9 +321,9 @@ func TestLabelsThatDoNotLeadOn(t *testing.T) {
 			came: labelled(ip, entry{0, 64, 0}, entry{in, 64, 0}, entry{50, 64, 0}),
 			change: func(w *world, l line) {
 				three := []Label{{Label: 16}, {Label: 17}, {Label: 18}}
-				w.label(l, 0, in, l.ahead(0, three...))
+				w.label(0, in, l.ahead(0, three...))
 				// At the second router, three more for the topmost.
-				w.label(l, 1, 18, l.ahead(1, three...))
+				w.label(1, 18, l.ahead(1, three...))
 			}},
 		{name: "interface down", came: labelled(ip, entry{in, 64, 0}), why: "lsp down",
 			change: func(w *world, l line) { w.leg(l.out[0], func(g *objectLeg) { g.Flags &^= legUp }) }},
@@ -330,17 +331,17 @@ func TestLabelsThatDoNotLeadOn(t *testing.T) {
 			change: func(w *world, l line) {
 				n := l.ahead(0, Label{Label: 16})
 				n.Port = l.out[1]
-				w.label(l, 0, in, n)
+				w.label(0, in, n)
 			}},
 		{name: "too big", came: labelled(packet{payload: 1472}.bytes(), entry{in, 64, 0}), why: "too big",
-			change: func(w *world, l line) { w.change(w.a, func(p *Port) { p.MTU = 1600 }) }},
+			change: func(w *world, _ line) { w.change(w.a, func(p *Port) { p.MTU = 1600 }) }},
 	}
 	inWorld(t, func(w *world) {
 		for _, c := range cases {
 			w.name = c.name
 			l := w.line(2)
 			w.space(l)
-			w.label(l, 0, in, l.ahead(0, Label{Label: 16}))
+			w.label(0, in, l.ahead(0, Label{Label: 16}))
 			if c.change != nil {
 				c.change(w, l)
 			}
@@ -380,7 +381,7 @@ func TestLabelsThatAreNotTheRoutersBusiness(t *testing.T) {
 			w.name = c.name
 			l := w.line(1)
 			w.space(l)
-			w.label(l, 0, 100, l.ahead(0))
+			w.label(0, 100, l.ahead(0))
 			if c.change != nil {
 				c.change(w, l)
 			}
@@ -403,15 +404,16 @@ func TestUltimateHopIsHandedWhatIsItsOwn(t *testing.T) {
 				w.space(l)
 				w.name = fmt.Sprintf("IPv6 %v, %d before", v6, hops)
 				w.setNexthop(l.next[hops], local, 0, [6]byte{})
-				w.label(l, 0, 100, l.ahead(0, Label{Label: 101}).uniform())
-				w.label(l, hops, uint32(100+hops), NHLFE{Pop: true}.uniform())
+				w.label(0, 100, l.ahead(0, Label{Label: 101}).uniform())
+				w.label(hops, uint32(100+hops), NHLFE{Pop: true}.uniform())
 				p := packet{v6: v6}
 				want := packet{v6: v6, ttl: 20 - hops}.bytes()
 				if hops > 0 {
 					want = packet{v6: v6, ttl: 20 - hops}.behind(0, mac(2), mac(1))
 				}
-				w.expectLabelled(w.send(labelled(p.bytes(), entry{100, 20, 0}), skbuff{}), verdictRedirect,
-					want, l.passed(hops, fmt.Sprintf("local: router %d", l.routers[hops])))
+				came := labelled(p.bytes(), entry{100, 20, 0})
+				w.expectLabelled(w.send(came, skbuff{}), verdictRedirect, want,
+					l.passed(hops, fmt.Sprintf("local: router %d", l.routers[hops])))
 			}
 		}
 	})
@@ -432,8 +434,8 @@ func TestFirstRouterOfAnLSPPunts(t *testing.T) {
 			change: func(w *world, l line) { w.leg(l.out[0], func(g *objectLeg) { g.Flags &^= legUp }) }},
 		{name: "too big with labels", packet: packet{payload: 1472}, why: "too big"},
 		{name: "TTL 1", packet: packet{ttl: 1}, why: "ttl"},
-		{name: "super-frame before a queue", packet: packet{tcp: true, payload: 3000}, ctx: skbuff{GSOSize: 1400},
-			why:    "super frame",
+		{name: "super-frame before a queue", packet: packet{tcp: true, payload: 3000},
+			ctx: skbuff{GSOSize: 1400}, why: "super frame",
 			change: func(w *world, l line) { w.change(l.out[0], func(p *Port) { p.Mode = Queue }) }},
 	}
 	inWorld(t, func(w *world) {
@@ -476,7 +478,8 @@ func TestSuperFramesAndLabels(t *testing.T) {
 			w.expect(have, verdictShot, p.bytes(),
 				map[string]uint64{fmt.Sprintf("super frame %d", l.out[1]): 1})
 			w.change(w.a, func(r *Port) { r.Plain = w.b })
-			w.expect(w.send(p.bytes(), skbuff{GSOSize: 1400}), verdictRedirect, p.bytes(), map[string]uint64{})
+			w.expect(w.send(p.bytes(), skbuff{GSOSize: 1400}), verdictRedirect, p.bytes(),
+				map[string]uint64{})
 
 			came := labelled(p.bytes(), entry{100, 64, 0})
 			w.expect(w.send(came, skbuff{GSOSize: 1400}), verdictShot, came,
@@ -499,7 +502,7 @@ func TestLineCardSwitchesLabels(t *testing.T) {
 			s := w.line(1)
 			w.space(s)
 			w.check(w.d.AllowXDPToPort(s.end, w.b))
-			w.label(s, 0, 100, s.ahead(0, Label{Label: 200}))
+			w.label(0, 100, s.ahead(0, Label{Label: 200}))
 			came := labelled(p.bytes(), entry{100, 64, 0})
 			w.expectLabelled(w.lineCard(came), xdpRedirect,
 				labelled(p.behind(0, macB, mac(1)), entry{200, 63, 0}), s.passed(1))
@@ -507,7 +510,7 @@ func TestLineCardSwitchesLabels(t *testing.T) {
 				"two on": s.ahead(0, Label{Label: 200}, Label{Label: 201}), "off": s.ahead(0),
 			} {
 				w.name = name
-				w.label(s, 0, 100, n)
+				w.label(0, 100, n)
 				w.expectLabelled(w.lineCard(came), xdpPass, came, map[string]uint64{})
 			}
 			w.name = "unknown"
@@ -572,9 +575,9 @@ func TestLabelsThatCannotBeAreRefused(t *testing.T) {
 			"no port":              func() error { return d.SetLabel(1, 16, NHLFE{MAC: macA}) },
 			"port out of range":    func() error { return d.SetLabel(1, 16, NHLFE{Port: MaxPorts}) },
 			"pop with a port":      func() error { return d.SetLabel(1, 16, NHLFE{Pop: true, Port: 7}) },
-			"four pushes":          func() error { return d.SetLabel(1, 16, push(slices.Repeat([]Label{{Label: 16}}, 4)...)) },
+			"four pushes":          func() error { return d.SetLabel(1, 16, push(make([]Label, 4)...)) },
 			"implicit null pushed": func() error { return d.SetLabel(1, 16, push(Label{Label: 3})) },
-			"class 8":              func() error { return d.SetLabel(1, 16, push(Label{Label: 16, Class: 8})) },
+			"class 8":              func() error { return d.SetLabel(1, 16, push(Label{Class: 8})) },
 			"FTN 0":                func() error { return d.SetFTN(1, 0, push(Label{Label: 16})) },
 			"FTN without labels":   func() error { return d.SetFTN(1, 1, way) },
 		} {

@@ -8,8 +8,8 @@
  *	next hop of a route -> NHLFE					the FTN: which frames get labels
  *
  * The frame is not touched before it leaves. A record says how many of the labels that it came with are gone, and which
- * stand in their place; settle_labels() makes an edit of it. Between two operations, the TTL of an IP header in the copy
- * is what it is to be: what is left to settle() otherwise (walk.h) is written before labels go on.
+ * stand in their place; settle_labels() makes an edit of it. Between two operations, the TTL of an IP header in the
+ * copy is what it is to be: what is left to settle() otherwise (walk.h) is written before labels go on.
  *
  * The functions are global ones: the verifier checks each once, and IP's way has nothing of it.
  */
@@ -178,8 +178,8 @@ static __always_inline bool push_top(struct frame *f, struct label_stack *s, __u
 }
 
 /*
- * Puts an NHLFE's labels on what is there: `below` is an entry with the traffic class and, where it is IP, ENTRY_BOTTOM.
- * The first one has a TTL of its own.
+ * Puts an NHLFE's labels on what is there: `below` is an entry with the traffic class and, where it is IP,
+ * ENTRY_BOTTOM. The first one has a TTL of its own.
  */
 static __always_inline bool push_all(struct frame *f, struct label_stack *s, const struct nhlfe *n, __u32 below,
 				     __u32 first, __u32 others)
@@ -312,7 +312,7 @@ static __always_inline enum punt drop_labelled(struct frame *f, enum reason why)
 	return DROPPED;
 }
 
-/* What becomes of a frame with this label on top, at this router. CONTINUE: it has left it, or is to be looked at again. */
+/* What becomes of a frame with this label on top. CONTINUE: it has left the router, or is to be looked at again. */
 static __always_inline enum reason switch_by(struct frame *f, struct label_stack *s, const struct router *r,
 					     const struct leg *in, const struct nhlfe *n, __u32 entry)
 {

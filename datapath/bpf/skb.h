@@ -177,9 +177,9 @@ static __always_inline int call_program(struct __sk_buff *skb, const struct fram
 }
 
 /*
- * A super-frame that would leave with labels on goes round by the device that makes single frames of it, if there is one
- * before the router where it came in; else it is dropped. The kernel cuts behind labels only where it has MPLS. (One
- * that has got labels and lost them again on its way is like any other.)
+ * A super-frame that would leave with labels on goes round by the device that makes single frames of it, if there is
+ * one before the router where it came in; else it is dropped. The kernel cuts behind labels only where it has MPLS.
+ * (One that has got labels and lost them again on its way is like any other.)
  */
 __noinline int cut_before_labels(struct frame *f)
 {

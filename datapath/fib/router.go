@@ -48,7 +48,8 @@ func (f *FIB) NewRouter(slice uint32) (*Router, error) {
 	r := &Router{
 		fib: f, id: id, slice: slice, account: &account{memory: f.memory, router: id},
 		targets: map[targetKey]*target{}, hops: map[hopKey]*hop{}, byIndex: map[uint32]*hop{},
-		legs: map[int]Leg{}, neighbours: map[station]Neighbour{}, addresses: map[netip.Addr]bool{}, ftns: map[netip.Prefix]uint32{},
+		legs: map[int]Leg{}, neighbours: map[station]Neighbour{}, addresses: map[netip.Addr]bool{},
+		ftns: map[netip.Prefix]uint32{},
 	}
 	if r.ipv4, err = newTrie(r.account); err == nil {
 		if r.ipv6, err = newTrie(r.account); err != nil {
