@@ -151,6 +151,7 @@ const (
 	objectPuntPUNT_INCONSISTENT    objectPunt = 20
 	objectPuntPUNT_SUPER_FRAME     objectPunt = 21
 	objectPuntPUNTS                objectPunt = 22
+	objectPuntUNEXAMINED           objectPunt = 252
 	objectPuntAGAIN                objectPunt = 253
 	objectPuntDROPPED              objectPunt = 254
 	objectPuntTO_PROGRAM           objectPunt = 255

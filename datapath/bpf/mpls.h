@@ -184,16 +184,19 @@ static __always_inline bool push_top(struct frame *f, struct label_stack *s, __u
 static __always_inline bool push_all(struct frame *f, struct label_stack *s, const struct nhlfe *n, __u32 below,
 				     __u32 first, __u32 others)
 {
-	for (__u32 i = 0; i < MAX_PUSHES; i++) {
-		__u32 entry = n->push[i];
+	__u32 pushed = s->pushed, pushes = n->pushes, ttl = (below & ENTRY_BOTTOM) | first;
+	const __u32 kept = ENTRY_TC & -(__u32)(n->flags / LABEL_KEEP_TC & 1); /* no branch to be followed */
 
-		if (i >= n->pushes)
+	if (pushes > MAX_PUSHES || pushed + pushes > MAX_LABELS)
+		return false;
+	for (__u32 i = 0; i < MAX_PUSHES; i++) {
+		if (i >= pushes)
 			break;
-		if (n->flags & LABEL_KEEP_TC)
-			entry = (entry & ~ENTRY_TC) | (below & ENTRY_TC);
-		if (!push_top(f, s, entry | (i ? others : (below & ENTRY_BOTTOM) | first)))
-			return false;
+		s->entry[within(pushed + i)] = bpf_htonl((n->push[i] & ~kept) | (below & kept) | ttl);
+		ttl = others;
 	}
+	s->pushed = pushed + pushes;
+	resize(f, pushes * sizeof(__be32));
 	return true;
 }
 
@@ -204,11 +207,14 @@ static __always_inline void lower_ip(struct frame *f, struct label_stack *s, __u
 	s->lowered += by;
 }
 
-/* The last label is off: what is behind it takes its place in the copy. False: it is neither IPv4 nor IPv6. */
+/*
+ * The last label is off: what is behind it takes its place in the copy, with ports, which four labels before IPv6 have
+ * kept out of it. False: it is neither IPv4 nor IPv6.
+ */
 static __always_inline bool expose_ip(struct frame *f, struct label_stack *s)
 {
 	half *to = (void *)&f->header.ip4;
-	const __u32 words = (sizeof(struct ipv6hdr) + sizeof(struct ports_and_offset)) / sizeof(*to);
+	const __u32 ports = sizeof(struct ipv6hdr) / sizeof(*to);
 	__u32 skip = s->popped;
 
 	asm volatile("" : "+r"(skip)); /* as within() */
@@ -216,8 +222,10 @@ static __always_inline bool expose_ip(struct frame *f, struct label_stack *s)
 	if (f->length < ETH_HLEN + sizeof(struct iphdr))
 		return false;
 	if (s->hidden) {
-		for (__u32 i = 0; i < words; i++)
-			to[i] = i + skip < words ? to[i + skip] : 0;
+		for (__u32 i = 0; i <= ports; i++)
+			to[i] = to[i + skip];
+		if (f->header.ip4.version == 6)
+			to[ports] &= (skip / MAX_LABELS & 1) - 1;
 		s->hidden = 0;
 	}
 	switch (f->header.ip4.version) {
@@ -261,11 +269,10 @@ static __always_inline enum reason lower_top(struct frame *f, struct label_stack
  * 3.6). spent: 1 where the frame then leaves the router, which is a hop of the header that has come to light; 0 where
  * the router looks again, and counts the hop then.
  */
-static __always_inline enum reason take_off(struct frame *f, struct label_stack *s, const struct router *r,
-					    __u32 entry, bool uniform, __u32 spent)
+static __always_inline enum reason take_off(struct frame *f, struct label_stack *s, __u32 entry, bool uniform,
+					    __u32 spent)
 {
 	__u32 label = ENTRY_LABEL(entry), bottom = entry & ENTRY_BOTTOM, have, want;
-	enum reason why = CONTINUE;
 
 	pop_top(f, s, entry);
 	if (bottom && !expose_ip(f, s))
@@ -279,11 +286,9 @@ static __always_inline enum reason take_off(struct frame *f, struct label_stack 
 	if (spent && want <= 1)
 		return REASON_LABEL_TTL;
 	want -= spent;
-	if (want < have)
-		why = lower_top(f, s, have, want);
-	if (why == CONTINUE && bottom)
-		examine(f, r);
-	return why;
+	if (bottom)
+		f->refused = UNEXAMINED;
+	return want < have ? lower_top(f, s, have, want) : CONTINUE;
 }
 
 /* The leg of the port by which an LSP leaves the router; NULL: it is not there, or down. */
@@ -313,8 +318,8 @@ static __always_inline enum punt drop_labelled(struct frame *f, enum reason why)
 }
 
 /* What becomes of a frame with this label on top. CONTINUE: it has left the router, or is to be looked at again. */
-static __always_inline enum reason switch_by(struct frame *f, struct label_stack *s, const struct router *r,
-					     const struct leg *in, const struct nhlfe *n, __u32 entry)
+static __always_inline enum reason switch_by(struct frame *f, struct label_stack *s, const struct leg *in,
+					     const struct nhlfe *n, __u32 entry)
 {
 	bool sends = n->operation == LABEL_SWITCH, uniform = n->flags & LABEL_UNIFORM;
 	const struct leg *out = NULL;
@@ -335,7 +340,7 @@ static __always_inline enum reason switch_by(struct frame *f, struct label_stack
 		if (!push_all(f, s, n, entry, left, uniform ? left : n->ttl))
 			return REASON_LABEL_STACK;
 	} else {
-		why = take_off(f, s, r, entry, uniform, sends);
+		why = take_off(f, s, entry, uniform, sends);
 	}
 	return why == CONTINUE && out ? leave_router(f, s, n, out) : why;
 }
@@ -343,7 +348,7 @@ static __always_inline enum reason switch_by(struct frame *f, struct label_stack
 /* The frame has come to a router with labels. Returns an enum punt. */
 __noinline int switch_label(struct frame *f)
 {
-	struct label_stack *s = find_label_stack();
+	struct label_stack *s = with_mpls ? find_label_stack() : NULL;
 	struct label_key key = {};
 	const struct nhlfe *n;
 	const struct router *r;
@@ -352,7 +357,7 @@ __noinline int switch_label(struct frame *f)
 	__u32 at, router;
 	__u64 top;
 
-	if (!with_mpls || !f || !s || f->tagged)
+	if (!f || !s || f->tagged)
 		return PUNT_NOT_IP;
 	at = f->at; /* on the stack, where Linux 6.1 wants keys to be */
 	in = find_leg(at);
@@ -384,7 +389,7 @@ __noinline int switch_label(struct frame *f)
 		if (!n || (n->in && n->in != at))
 			return drop_labelled(f, REASON_UNKNOWN_LABEL);
 	}
-	why = switch_by(f, s, r, in, n, top);
+	why = switch_by(f, s, in, n, top);
 	if (why != CONTINUE)
 		return drop_labelled(f, why);
 	return n->operation == LABEL_SWITCH ? WALK_ON : AGAIN;
@@ -412,14 +417,14 @@ static __always_inline __u32 unpaid_hops(const struct frame *f)
  */
 __noinline int impose_labels(struct frame *f, __u32 ftn)
 {
-	struct label_stack *s = find_label_stack();
+	struct label_stack *s = with_mpls ? find_label_stack() : NULL;
 	struct label_key key = {};
 	const struct router *r;
 	const struct nhlfe *n;
 	const struct leg *in, *out;
 	__u32 at, router, below, first;
 
-	if (!with_mpls || !f || !s)
+	if (!f || !s)
 		return PUNT_INCONSISTENT;
 	at = f->at;
 	in = find_leg(at);
@@ -459,7 +464,7 @@ __noinline int impose_labels(struct frame *f, __u32 ftn)
 /* The walk begins: nothing is known of labels. */
 __noinline int begin_labels(void)
 {
-	struct label_stack *s = find_label_stack();
+	struct label_stack *s = with_mpls ? find_label_stack() : NULL;
 
 	if (s)
 		s->used = 0;
@@ -473,12 +478,11 @@ __noinline int begin_labels(void)
  */
 __noinline int settle_labels(struct frame *f)
 {
-	struct label_stack *s = find_label_stack();
-	const __u32 ip_head = HOP_HEAD - ETH_HLEN;
-	half *words, ip[ip_head / sizeof(half)];
+	struct label_stack *s = with_mpls ? find_label_stack() : NULL;
+	half *words, ip[(HOP_HEAD - ETH_HLEN) / sizeof(half)];
 	__u32 pushed, sum;
 
-	if (!with_mpls || !f || !s || !s->used)
+	if (!f || !s || !s->used)
 		return false;
 	words = (half *)&f->header.ip4;
 	pushed = s->pushed;
@@ -495,8 +499,8 @@ __noinline int settle_labels(struct frame *f)
 			sum = sum_add(sum, ~(__u32)bpf_htons(s->lowered));
 		for (__u32 i = 0; i < sizeof(ip) / sizeof(*ip); i++)
 			words[pushed + i] = ip[i];
-		f->edit.takes += ip_head;
-		f->edit.puts += ip_head;
+		f->edit.takes += sizeof(ip);
+		f->edit.puts += sizeof(ip);
 	}
 	for (__u32 i = 0; i < MAX_LABELS; i++) {
 		__be32 entry = s->entry[i];

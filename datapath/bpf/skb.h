@@ -114,17 +114,18 @@ __noinline int make_head_room(struct __sk_buff *skb, struct frame *f)
  */
 static __always_inline enum reason write_edit(struct __sk_buff *skb, struct frame *f)
 {
-	__u64 n = f->edit.puts & HEAD_MASK;
 	enum reason why;
+	__u64 n;
 
-	asm volatile("" : "+r"(n)); /* as header_length() */
-	if (n < ETH_HLEN)
-		return CONTINUE;
 	if (with_mpls && f->edit.takes != f->edit.puts) {
 		why = make_head_room(skb, f);
 		if (why != CONTINUE)
 			return why;
 	}
+	n = f->edit.puts & HEAD_MASK;
+	asm volatile("" : "+r"(n)); /* as header_length() */
+	if (n < ETH_HLEN)
+		return CONTINUE;
 	if (bpf_skb_store_bytes(skb, 0, &f->header.eth, n, 0))
 		return REASON_NO_MEMORY;
 	if (f->edit.sum)

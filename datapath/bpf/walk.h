@@ -175,7 +175,7 @@ static __always_inline enum punt forward(struct frame *f, const struct leg *in)
 		return PUNT_INCONSISTENT;
 	root = is_ip4(h) ? r->root4 : r->root6;
 	entry = look_up(root, h);
-	if (!f->hops)
+	if (f->refused == UNEXAMINED)
 		examine(f, r);
 	if (f->refused == PUNT_NOT_IP)
 		return f->refused;
@@ -195,11 +195,9 @@ static __always_inline enum punt forward(struct frame *f, const struct leg *in)
 		return PUNT_INCONSISTENT;
 	index = ENTRY_INDEX(entry);
 	next = bpf_map_lookup_elem(&nexthops, &index);
-	if (!next)
-		return PUNT_INCONSISTENT;
-	if (with_mpls && next->ftn)
+	if (with_mpls && next && next->ftn)
 		return impose_labels(f, next->ftn);
-	return send(f, in->router, next);
+	return next ? send(f, in->router, next) : PUNT_INCONSISTENT;
 }
 
 /* What the leg's node does with the frame. */
@@ -266,7 +264,7 @@ static __always_inline enum reason walk(struct frame *f)
 
 	f->copied = true;
 	f->flow = 0;
-	f->refused = WALK_ON;
+	f->refused = UNEXAMINED;
 	f->source = 0;
 	f->packet = 0;
 	f->drop = CONTINUE;
