@@ -25,7 +25,7 @@ type objectCounters struct {
 	WalkedIn  objectTraffic
 	WalkedOut objectTraffic
 	Emerged   objectTraffic
-	Dropped   [20]uint64
+	Dropped   [25]uint64
 }
 
 type objectEncapsulation struct {
@@ -43,6 +43,12 @@ type objectEnd struct {
 	_     structs.HostLayout
 	Kind  objectTunnelKind
 	Local [16]uint8
+}
+
+type objectLabelKey struct {
+	_     structs.HostLayout
+	Space uint32
+	Label uint32
 }
 
 type objectLeg struct {
@@ -74,6 +80,19 @@ const (
 	objectModeMODE_QUEUE  objectMode = 3
 	objectModeMODE_TUNNEL objectMode = 4
 )
+
+type objectNhlfe struct {
+	_         structs.HostLayout
+	Mac       [6]uint8
+	Operation uint8
+	Flags     uint8
+	Port      uint32
+	In        uint32
+	Ttl       uint8
+	Pushes    uint8
+	Pad       uint16
+	Push      [3]uint32
+}
 
 type objectNote struct {
 	_     structs.HostLayout
@@ -132,6 +151,9 @@ const (
 	objectPuntPUNT_INCONSISTENT    objectPunt = 20
 	objectPuntPUNT_SUPER_FRAME     objectPunt = 21
 	objectPuntPUNTS                objectPunt = 22
+	objectPuntUNEXAMINED           objectPunt = 252
+	objectPuntAGAIN                objectPunt = 253
+	objectPuntDROPPED              objectPunt = 254
 	objectPuntTO_PROGRAM           objectPunt = 255
 )
 
@@ -163,7 +185,12 @@ const (
 	objectReasonREASON_POLICED        objectReason = 17
 	objectReasonREASON_NO_PROGRAM     objectReason = 18
 	objectReasonREASON_CHECKSUM       objectReason = 19
-	objectReasonREASONS               objectReason = 20
+	objectReasonREASON_UNKNOWN_LABEL  objectReason = 20
+	objectReasonREASON_LABEL_TTL      objectReason = 21
+	objectReasonREASON_LABEL_STACK    objectReason = 22
+	objectReasonREASON_ROUTER_ALERT   objectReason = 23
+	objectReasonREASON_LSP_DOWN       objectReason = 24
+	objectReasonREASONS               objectReason = 25
 )
 
 type objectRouter struct {
@@ -171,7 +198,7 @@ type objectRouter struct {
 	Root4 uint32
 	Root6 uint32
 	Slice uint32
-	Pad   uint32
+	Space uint32
 }
 
 type objectRule struct {
@@ -253,7 +280,7 @@ type objectUnderlay struct {
 	Received objectTraffic
 	Sent     objectTraffic
 	ByCard   uint64
-	Dropped  [20]uint64
+	Dropped  [25]uint64
 }
 
 type objectUplink struct {
@@ -285,6 +312,8 @@ const (
 	objectMapFilterIndex       = "filter_index"
 	objectMapFrames            = "frames"
 	objectMapHandovers         = "handovers"
+	objectMapLabelStacks       = "label_stacks"
+	objectMapLabels            = "labels"
 	objectMapLease             = "lease"
 	objectMapLegs              = "legs"
 	objectMapMeters            = "meters"
@@ -324,6 +353,7 @@ const (
 	objectVarWithCard          = "with_card"
 	objectVarWithIpv6Underlay  = "with_ipv6_underlay"
 	objectVarWithMet           = "with_met"
+	objectVarWithMpls          = "with_mpls"
 	objectVarWithPolicers      = "with_policers"
 	objectVarWithPrograms      = "with_programs"
 	objectVarWithQueues        = "with_queues"
@@ -409,6 +439,8 @@ type objectMapSpecs struct {
 	FilterIndex     *ebpf.MapSpec `ebpf:"filter_index"`
 	Frames          *ebpf.MapSpec `ebpf:"frames"`
 	Handovers       *ebpf.MapSpec `ebpf:"handovers"`
+	LabelStacks     *ebpf.MapSpec `ebpf:"label_stacks"`
+	Labels          *ebpf.MapSpec `ebpf:"labels"`
 	Lease           *ebpf.MapSpec `ebpf:"lease"`
 	Legs            *ebpf.MapSpec `ebpf:"legs"`
 	Meters          *ebpf.MapSpec `ebpf:"meters"`
@@ -442,6 +474,7 @@ type objectVariableSpecs struct {
 	WithCard         *ebpf.VariableSpec `ebpf:"with_card"`
 	WithIpv6Underlay *ebpf.VariableSpec `ebpf:"with_ipv6_underlay"`
 	WithMet          *ebpf.VariableSpec `ebpf:"with_met"`
+	WithMpls         *ebpf.VariableSpec `ebpf:"with_mpls"`
 	WithPolicers     *ebpf.VariableSpec `ebpf:"with_policers"`
 	WithPrograms     *ebpf.VariableSpec `ebpf:"with_programs"`
 	WithQueues       *ebpf.VariableSpec `ebpf:"with_queues"`
@@ -487,6 +520,8 @@ type objectMaps struct {
 	FilterIndex     *ebpf.Map `ebpf:"filter_index"`
 	Frames          *ebpf.Map `ebpf:"frames"`
 	Handovers       *ebpf.Map `ebpf:"handovers"`
+	LabelStacks     *ebpf.Map `ebpf:"label_stacks"`
+	Labels          *ebpf.Map `ebpf:"labels"`
 	Lease           *ebpf.Map `ebpf:"lease"`
 	Legs            *ebpf.Map `ebpf:"legs"`
 	Meters          *ebpf.Map `ebpf:"meters"`
@@ -530,6 +565,8 @@ func (m *objectMaps) Close() error {
 		m.FilterIndex,
 		m.Frames,
 		m.Handovers,
+		m.LabelStacks,
+		m.Labels,
 		m.Lease,
 		m.Legs,
 		m.Meters,
@@ -564,6 +601,7 @@ type objectVariables struct {
 	WithCard         *ebpf.Variable `ebpf:"with_card"`
 	WithIpv6Underlay *ebpf.Variable `ebpf:"with_ipv6_underlay"`
 	WithMet          *ebpf.Variable `ebpf:"with_met"`
+	WithMpls         *ebpf.Variable `ebpf:"with_mpls"`
 	WithPolicers     *ebpf.Variable `ebpf:"with_policers"`
 	WithPrograms     *ebpf.Variable `ebpf:"with_programs"`
 	WithQueues       *ebpf.Variable `ebpf:"with_queues"`

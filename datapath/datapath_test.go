@@ -118,7 +118,8 @@ func TestStructsAreLaidOutAsInC(t *testing.T) {
 	for name, value := range map[string]any{"port": objectPort{}, "counters": objectCounters{},
 		"traffic": objectTraffic{}, "punted": objectPunted{}, "leg": objectLeg{},
 		"tunnel": objectTunnel{}, "end": objectEnd{}, "encapsulation": objectEncapsulation{},
-		"uplink": objectUplink{}, "underlay": objectUnderlay{}, "meter": objectMeter{}} {
+		"uplink": objectUplink{}, "underlay": objectUnderlay{}, "meter": objectMeter{},
+		"label_key": objectLabelKey{}, "nhlfe": objectNhlfe{}} {
 		var c *btf.Struct
 		if err := spec.Types.TypeByName(name, &c); err != nil {
 			t.Fatal(err)
@@ -153,7 +154,8 @@ func TestConstantsAreThoseOfC(t *testing.T) {
 	want := []string{"continue", "unknown port", "not wired", "peer gone", "too big", "no memory",
 		"stray", "malformed", "fragment", "unknown tunnel", "congestion", "vlan tags", "super frame",
 		"no uplink",
-		"no route", "storm", "off underlay", "policed", "no program", "checksum"}
+		"no route", "storm", "off underlay", "policed", "no program", "checksum",
+		"unknown label", "label ttl", "label stack", "router alert", "lsp down"}
 	if diff := cmp.Diff(want, have); diff != "" {
 		t.Error(diff)
 	}

@@ -25,6 +25,7 @@ const (
 	needUDP                            // UDP ports lead to packet programs
 	needCard                           // what leaves the machine waits at the uplink
 	needMet                            // tunnels count the packet programs that frames have met
+	needMPLS                           // routers have labels
 
 	allNeeds needs = 1<<iota - 1
 )
@@ -43,6 +44,7 @@ var switches = []struct {
 	{needUDP, "udp", objectVarWithUdp},
 	{needCard, "card", objectVarWithCard},
 	{needMet, "met", objectVarWithMet},
+	{needMPLS, "mpls", objectVarWithMpls},
 }
 
 // String lists the set as the pins of programs do: +tunnels+queues.
@@ -93,6 +95,12 @@ func (d *DataPath) findNeeds() (n needs, err error) {
 		n |= needUDP
 	case !errors.Is(err, ebpf.ErrKeyNotExist):
 		return n, fmt.Errorf("read where UDP ports lead: %w", err)
+	}
+	switch err := d.maps.Labels.NextKey(nil, &objectLabelKey{}); {
+	case err == nil:
+		n |= needMPLS
+	case !errors.Is(err, ebpf.ErrKeyNotExist):
+		return n, fmt.Errorf("read labels: %w", err)
 	}
 	for _, t := range tunnels {
 		n |= t.needs()

@@ -87,18 +87,24 @@ static __always_inline void count_walked_out(__u32 port, __u32 bytes)
 	c->walked_out.bytes += bytes;
 }
 
-static __always_inline void count_punt(__u32 router, enum punt why)
+/*
+ * This and count_dropped() are functions of their own: where registers are short, the reason would be tested, put on
+ * the stack and read again, and Linux 6.1 does not know there what was tested.
+ */
+__noinline int count_punted(__u32 router, __u32 why)
 {
 	struct punted *p = bpf_map_lookup_elem(&punts, &router);
 
 	if (p && why < PUNTS)
 		p->frames[why]++;
+	return 0;
 }
 
-/*
- * A function of its own: where registers are short, the reason would be tested, put on the stack and read again, and
- * Linux 6.1 does not know there what was tested.
- */
+static __always_inline void count_punt(__u32 router, enum punt why)
+{
+	count_punted(router, why);
+}
+
 __noinline int count_dropped(__u32 port, __u32 why)
 {
 	struct counters *c;

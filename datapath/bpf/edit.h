@@ -11,8 +11,9 @@
  *	IPv4 hop              HOP_HEAD, HOP_HEAD  0: the header's words sum to the same as before
  *	IPv6 hop              HOP_HEAD, HOP_HEAD  what was taken off the hop limit
  *	ECN out of a tunnel   HOP_HEAD, HOP_HEAD
- *
- * A label that is pushed or popped is an edit whose puts is not its takes.
+ *	label swapped         ETH_HLEN + 4, same  of both labels
+ *	label pushed          HOP_HEAD, and 4 more
+ *	label popped          HOP_HEAD + 4, and 4 less
  */
 #pragma once
 

@@ -61,7 +61,7 @@ struct router {
 	__u32 root4; /* node of the first byte; 0: no IPv4 on the fast path, all its frames go to its kernel */
 	__u32 root6;
 	__u32 slice; /* whose: the scope of addresses in map sources */
-	__u32 pad;
+	__u32 space; /* of its labels (mpls.h); 0: it switches none */
 };
 
 struct {
@@ -158,7 +158,7 @@ union adjacency {
 struct nexthop {
 	union adjacency to;
 	__u32 port; /* ifindex of the router's port that it leaves by */
-	__u32 pad;
+	__u32 ftn;  /* number of the NHLFE whose labels and way frames get instead (mpls.h); 0: none */
 };
 
 struct {

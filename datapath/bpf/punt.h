@@ -42,8 +42,11 @@ enum punt {
 
 	PUNTS, /* their number */
 
-	/* No punt: the frame has come to a node that has a packet program (skb.h). */
-	TO_PROGRAM = 255,
+	/* No punts. */
+	UNEXAMINED = 252, /* what routers think of the header is not known yet (frame.refused) */
+	AGAIN = 253,	  /* the same router looks again, without the label that it has taken off (mpls.h) */
+	DROPPED = 254,	  /* by the router: frame.drop says why */
+	TO_PROGRAM = 255, /* the frame has come to a node that has a packet program (skb.h) */
 };
 
 /* Puts the enum into the object's BTF; nothing uses it. */

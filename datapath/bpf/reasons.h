@@ -32,6 +32,13 @@ enum reason {
 	REASON_NO_PROGRAM,   /* came to a node whose packet program is not there (skb.h) */
 	REASON_CHECKSUM,     /* an outer packet's, wrong or of a kind that the tunnel does not use (checksum.h) */
 
+	/* Of frames with labels (mpls.h), counted at the port by which they left the node before. */
+	REASON_UNKNOWN_LABEL, /* the router has none such, or not from this interface */
+	REASON_LABEL_TTL,     /* ends here, or 64 hops do */
+	REASON_LABEL_STACK,   /* more labels than are looked at, or no IP behind the last one */
+	REASON_ROUTER_ALERT,  /* label 1: for a process of the router's, which is not there */
+	REASON_LSP_DOWN,      /* the next hop's interface is down, or not there */
+
 	REASONS, /* their number */
 };
 

@@ -17,6 +17,7 @@
 #include "needs.h"
 #include "node.h"
 #include "reasons.h"
+#include "shrink.h"
 #include "unfinished.h"
 #include "walk.h"
 
@@ -83,17 +84,45 @@ static __always_inline enum reason pass_nodes(struct __sk_buff *skb, struct fram
 }
 
 /*
+ * Room for a head that is longer or shorter than the one that it takes the place of: of a frame that gets labels, or
+ * loses them. If the device gave a sum of the frame (CHECKSUM_COMPLETE), it would be wrong afterwards, as in
+ * move_start() (program_skb.h). The kernel then takes the frame for what it was: a device has to read it again. Returns
+ * an enum reason.
+ */
+__noinline int make_head_room(struct __sk_buff *skb, struct frame *f)
+{
+	__s32 less;
+
+	if (!with_mpls || !f)
+		return REASON_NO_MEMORY;
+	less = (__s32)f->edit.takes - f->edit.puts;
+	f->unread = true;
+	if (bpf_csum_update(skb, 0) >= 0)
+		return REASON_CHECKSUM;
+	if (less < 0)
+		return bpf_skb_change_head(skb, -less, 0) ? REASON_NO_MEMORY : CONTINUE;
+	return cut_front(skb, less, skb->len) ? CONTINUE : REASON_NO_MEMORY;
+}
+
+/*
  * Carries the edit out. If the device gave a sum of the frame (CHECKSUM_COMPLETE), that begins at the network header
  * here (bpf_push_mac_rcsum() in the kernel adds the Ethernet header when the frame is sent), so new MAC addresses do
  * not change it: no BPF_F_RECOMPUTE_CSUM. What else changes it, the edit says.
  *
  * Outer headers are no matter of this function: they come off and are put on where the kernel can be told what they are
- * (underlay.c, encapsulate.h). A head that changes its length would get its room here.
+ * (underlay.c, encapsulate.h).
  */
-static __always_inline enum reason write_edit(struct __sk_buff *skb, const struct frame *f)
+static __always_inline enum reason write_edit(struct __sk_buff *skb, struct frame *f)
 {
-	__u64 n = f->edit.puts & HEAD_MASK;
+	enum reason why;
+	__u64 n;
 
+	if (with_mpls && f->edit.takes != f->edit.puts) {
+		why = make_head_room(skb, f);
+		if (why != CONTINUE)
+			return why;
+	}
+	n = f->edit.puts & HEAD_MASK;
 	asm volatile("" : "+r"(n)); /* as header_length() */
 	if (n < ETH_HLEN)
 		return CONTINUE;
@@ -148,9 +177,30 @@ static __always_inline int call_program(struct __sk_buff *skb, const struct fram
 	return TC_ACT_SHOT;
 }
 
+/*
+ * A super-frame that would leave with labels on goes round by the device that makes single frames of it, if there is
+ * one before the router where it came in; else it is dropped. The kernel cuts behind labels only where it has MPLS.
+ * (One that has got labels and lost them again on its way is like any other.)
+ */
+__noinline int cut_before_labels(struct frame *f)
+{
+	const struct port *in, *from;
+
+	if (!with_mpls || !f)
+		return TC_ACT_SHOT;
+	in = find_port(f->hops ? f->passed[0].in : f->at);
+	from = in ? find_port(in->peer) : NULL;
+	if (from && from->plain)
+		return bpf_redirect(from->plain, 0);
+	count_drop(f->from, REASON_SUPER_FRAME);
+	return TC_ACT_SHOT;
+}
+
 /* The one exit. A frame that is to wait gets its class when its header is what the last node would have sent. */
 static __always_inline int leave(struct __sk_buff *skb, struct frame *f, enum reason why)
 {
+	if (with_mpls && f->segment && why == CONTINUE && f->edit.takes != f->edit.puts)
+		return cut_before_labels(f);
 	account(f);
 	if (why == CONTINUE)
 		why = write_edit(skb, f);
@@ -158,8 +208,11 @@ static __always_inline int leave(struct __sk_buff *skb, struct frame *f, enum re
 		count_drop(f->from, why);
 		return TC_ACT_SHOT;
 	}
-	if (with_programs && f->why == TO_PROGRAM)
+	if (with_programs && f->why == TO_PROGRAM) {
+		if (with_mpls && f->edit.puts > f->edit.takes) /* as send_by() (node_out.h) */
+			return bpf_redirect(f->from, BPF_F_INGRESS);
 		return call_program(skb, f);
+	}
 	if (with_queues && f->mode == MODE_QUEUE)
 		classify(skb, f->from, f->queue);
 	switch (f->mode) {

@@ -9,9 +9,10 @@
  *	  queue or a slow policer: punt.h);
  *	- before a node that has a packet program, which is called with the frame as the last node would have sent it
  *	  (skb.h);
- *	- where a link leads nowhere, or its policer drops the frame (reasons.h).
+ *	- where a link leads nowhere, or its policer drops the frame, or a label does not lead on (reasons.h).
  *
- * A leg's kind says which code stands for its node: visit() chooses. Nodes change the copy of the header, and settle()
+ * A leg's kind says which code stands for its node: visit() chooses. A router that has labels looks at them first
+ * (mpls.h), and may look again at what they leave. Nodes change the copy of the header, and settle()
  * makes an edit (edit.h) of it in the end. Of a router's, TTL and checksum are changed only then, for all routers at
  * once. (The kernel also derives skb->priority from the TOS, in ip_forward(); a veth pair clears it at the end of the
  * router's own link, so no receiver could tell.)
@@ -24,7 +25,9 @@
 #include "fib.h"
 #include "flow.h"
 #include "frame.h"
+#include "hop.h"
 #include "link.h"
+#include "mpls.h"
 #include "needs.h"
 #include "punt.h"
 #include "reasons.h"
@@ -33,59 +36,6 @@
 static __always_inline const struct leg *arrived(const struct frame *f)
 {
 	return f->mode == MODE_PEER ? find_leg(f->at) : NULL;
-}
-
-static __always_inline bool leased(struct frame *f)
-{
-	__u32 zero = 0;
-	const __u64 *until = bpf_map_lookup_elem(&lease, &zero);
-
-	return until && coarse_clock(f) < *until;
-}
-
-/* Would routers in general forward the frame? */
-static __always_inline enum punt inspect(struct frame *f)
-{
-	if (f->tagged)
-		return PUNT_NOT_IP;
-	switch (f->header.eth.h_proto) {
-	case bpf_htons(ETH_P_IP):
-		f->family = LEG_IPV4;
-		break;
-	case bpf_htons(ETH_P_IPV6):
-		f->family = LEG_IPV6;
-		break;
-	default:
-		return PUNT_NOT_IP;
-	}
-	if (!leased(f))
-		return PUNT_LEASE;
-	if (f->family == LEG_IPV4)
-		return inspect_ip4(&f->header, f->length);
-	return inspect_ip6(&f->header, f->length);
-}
-
-/* Does a router's address end like this one? */
-static __always_inline bool is_possible_source(__be32 source)
-{
-	__u32 bit = bpf_ntohl(source) % POSSIBLE_SOURCES, index = bit / 64;
-	const __u64 *bits = bpf_map_lookup_elem(&suspects, &index);
-
-	return bits && *bits >> bit % 64 & 1;
-}
-
-/* The router of the slice that has the source address. IPv6 routers do not look for one. */
-static __always_inline __u32 find_source(const struct frame *f, const struct router *r)
-{
-	const __u32 *owner;
-	struct source s;
-
-	if (f->family != LEG_IPV4 || !is_possible_source(f->header.ip4.saddr))
-		return 0;
-	s.slice = r->slice;
-	s.address = f->header.ip4.saddr;
-	owner = bpf_map_lookup_elem(&sources, &s);
-	return owner ? *owner : 0;
 }
 
 /* The leaf that a group has for this flow. */
@@ -148,21 +98,12 @@ static __always_inline enum punt judge(__u8 kind)
 	return PUNT_INCONSISTENT;
 }
 
-/* Does the link take a super-frame for one frame that is too long for it? */
-static __always_inline bool takes_single(__u32 port)
-{
-	const struct port *p = with_queues || with_policers ? find_port(port) : NULL;
-
-	return p && ((with_queues && p->mode == MODE_QUEUE) || (with_policers && p->single));
-}
-
 /* Send the frame out of the router, to the next hop. */
 static __always_inline enum punt send(struct frame *f, __u32 router, struct nexthop *next)
 {
 	const __u64 fresh = (__u64)(NEXTHOP_GATEWAY - NEXTHOP_STALE) << 48; /* from the one kind to the other */
 	union adjacency *to = find_adjacency(next, f), now;
 	const struct leg *out;
-	struct pass *p;
 	enum punt why;
 
 	if (!to)
@@ -191,15 +132,7 @@ static __always_inline enum punt send(struct frame *f, __u32 router, struct next
 	}
 	if (f->segment && takes_single(next->port))
 		return PUNT_SUPER_FRAME;
-	if (f->hops >= MAX_HOPS)
-		return PUNT_LOOP;
-	p = &f->passed[f->hops];
-	p->in = f->at;
-	p->out = next->port;
-	f->hops++;
-	readdress(&f->header, now.word, *(const word *)out->mac);
-	f->from = next->port;
-	return WALK_ON;
+	return depart(f, next->port, now.word, out);
 }
 
 /*
@@ -227,16 +160,6 @@ static __always_inline __u32 look_up(__u32 root, const struct header *h)
 	return is_ip4(h) ? find_entry4(root, h->ip4.daddr, 0) : find_entry6(root, to6[0], to6[1], 0);
 }
 
-/* What is the same for all routers of a slice. */
-static __always_inline void examine(struct frame *f, const struct router *r)
-{
-	f->refused = inspect(f);
-	if (f->refused != WALK_ON)
-		return;
-	f->source = find_source(f, r);
-	f->packet = packet_length(&f->header, f->length, f->segment);
-}
-
 /*
  * What a router does with a frame that came to its interface. The route is looked up before anything else, and needed
  * last: in a large table it is in no cache, and what is done meanwhile costs nothing.
@@ -252,7 +175,7 @@ static __always_inline enum punt forward(struct frame *f, const struct leg *in)
 		return PUNT_INCONSISTENT;
 	root = is_ip4(h) ? r->root4 : r->root6;
 	entry = look_up(root, h);
-	if (!f->hops)
+	if (f->refused == UNEXAMINED)
 		examine(f, r);
 	if (f->refused == PUNT_NOT_IP)
 		return f->refused;
@@ -264,7 +187,7 @@ static __always_inline enum punt forward(struct frame *f, const struct leg *in)
 		return f->refused;
 	if (f->source && (f->source == in->router || f->source == MANY))
 		return PUNT_SOURCE;
-	if (ttl(h) <= f->hops + 1)
+	if (ttl(h) <= f->hops + 1 && (!with_mpls || ttl(h) <= unpaid_hops(f) + 1))
 		return PUNT_TTL;
 	if (ENTRY_TYPE(entry) == ENTRY_GROUP)
 		entry = choose(f, entry, in->router);
@@ -272,6 +195,8 @@ static __always_inline enum punt forward(struct frame *f, const struct leg *in)
 		return PUNT_INCONSISTENT;
 	index = ENTRY_INDEX(entry);
 	next = bpf_map_lookup_elem(&nexthops, &index);
+	if (with_mpls && next && next->ftn)
+		return impose_labels(f, next->ftn);
 	return next ? send(f, in->router, next) : PUNT_INCONSISTENT;
 }
 
@@ -280,6 +205,8 @@ static __always_inline enum punt visit(struct frame *f, const struct leg *in)
 {
 	switch (in->kind) {
 	case LEG_ROUTER:
+		if (with_mpls && is_labelled(f))
+			return switch_label(f);
 		return forward(f, in);
 	case LEG_PROGRAM:
 		if (!with_programs)
@@ -290,6 +217,9 @@ static __always_inline enum punt visit(struct frame *f, const struct leg *in)
 		return PUNT_INELIGIBLE;
 	}
 }
+
+/* A hop puts on at most so many labels, each of which may take a step of its own to come off. */
+#define MAX_STEPS (with_mpls ? (MAX_HOPS + 1) * (1 + MAX_PUSHES) + MAX_LABELS : MAX_HOPS + 1)
 
 /* What bpf_loop() hands to its callback has to be on the stack. */
 struct turn {
@@ -306,6 +236,8 @@ static long step(__u32 number __attribute__((unused)), struct turn *t)
 		return 1;
 	f->router = in->router;
 	f->why = visit(f, in);
+	if (with_mpls && f->why == AGAIN)
+		return 0;
 	if (f->why != WALK_ON)
 		return 1;
 	f->drop = cross(f);
@@ -315,6 +247,8 @@ static long step(__u32 number __attribute__((unused)), struct turn *t)
 /* What has been left until now is written into the copy, and the edit describes it. */
 static __always_inline void settle(struct frame *f)
 {
+	if (with_mpls && settle_labels(f))
+		return;
 	if (!f->hops)
 		return;
 	age(&f->header, f->hops);
@@ -330,11 +264,15 @@ static __always_inline enum reason walk(struct frame *f)
 
 	f->copied = true;
 	f->flow = 0;
-	f->refused = WALK_ON;
+	f->refused = UNEXAMINED;
 	f->source = 0;
 	f->packet = 0;
 	f->drop = CONTINUE;
-	bpf_loop(MAX_HOPS + 1, step, &t, 0);
+	if (with_mpls)
+		begin_labels();
+	bpf_loop(MAX_STEPS, step, &t, 0);
+	if (with_mpls && f->why == AGAIN)
+		f->why = PUNT_LOOP;
 	settle(f);
 	return f->drop;
 }

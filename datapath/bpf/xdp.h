@@ -42,14 +42,25 @@ static __always_inline bool read_header(struct xdp_md *ctx, struct frame *f)
 	return n && !bpf_xdp_load_bytes(ctx, at, &f->header.eth, n);
 }
 
+/* Frames that get labels or lose them are left to programs of tc; those that change them are not. */
+static __always_inline bool keeps_length(const struct frame *f) { return !with_mpls || f->edit.puts == f->edit.takes; }
+
 /* Past all nodes on the way? */
 static __always_inline bool walk_through(struct xdp_md *ctx, struct frame *f)
 {
+	__u32 length = f->length, longest = f->longest;
+	enum reason why;
+
 	if (!arrived(f))
 		return true;
 	if (!read_header(ctx, f))
 		return false;
-	return walk(f) == CONTINUE && f->why == WALK_ON && f->mode == MODE_PEER;
+	why = walk(f);
+	if (with_mpls) { /* what is not walked is as it came */
+		f->length = length;
+		f->longest = longest;
+	}
+	return why == CONTINUE && f->why == WALK_ON && f->mode == MODE_PEER && keeps_length(f);
 }
 
 /* Writes the outer headers to where the packet begins: n bytes in all. */
@@ -166,7 +177,7 @@ static __always_inline int leave_by(struct xdp_md *ctx, struct frame *f, int ver
 static __always_inline bool calls_node(const struct xdp_md *ctx, const struct frame *f)
 {
 	/* Linux before 6.3 loses what is redirected in several buffers. */
-	return with_programs && f->why == TO_PROGRAM && can_hand_over() &&
+	return with_programs && f->why == TO_PROGRAM && keeps_length(f) && can_hand_over() &&
 	       (long)ctx->data_end - (long)ctx->data == f->begin + f->length;
 }
 

@@ -28,7 +28,7 @@ var ErrFull = errors.New("the fast path's memory is full")
 
 // A routerRecord is struct router in bpf/fib.h.
 type routerRecord struct {
-	root4, root6, slice, _ uint32
+	root4, root6, slice, space uint32
 }
 
 // FIB writes the maps. There is one writer at a time. Its methods may be called concurrently.
@@ -112,6 +112,7 @@ type contents struct {
 // free gives back what a router held, which no map refers to any more, and then its id.
 func (f *FIB) free(id uint32, c contents) {
 	f.store32(&f.routers[id].slice, 0)
+	f.store32(&f.routers[id].space, 0)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for s, all := range map[*stock][]uint32{&f.nodes: c.nodes, &f.paths: c.paths, &f.nexthops: c.nexthops,

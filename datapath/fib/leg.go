@@ -165,9 +165,7 @@ func (r *Router) SetNeighbour(port int, address netip.Addr, n Neighbour) error {
 		return fmt.Errorf("set neighbour %v at port %d: %w", address, port, err)
 	}
 	r.neighbours[at] = n
-	if h := r.hops[at]; h != nil {
-		r.resolve(h)
-	}
+	r.resolveStation(at)
 	return nil
 }
 
@@ -187,9 +185,7 @@ func (r *Router) DeleteNeighbour(port int, address netip.Addr) error {
 
 func (r *Router) deleteNeighbour(at station) error {
 	delete(r.neighbours, at)
-	if h := r.hops[at]; h != nil {
-		r.resolve(h)
-	}
+	r.resolveStation(at)
 	return r.fib.dropNeighbour(at)
 }
 
@@ -203,7 +199,7 @@ func (r *Router) LookupNeighbour(port int, address netip.Addr) (Neighbour, bool)
 	}
 	word, ok := r.fib.neighbour(at.key())
 	kind, mac := parseAdjacency(word)
-	if h := r.hops[at]; ok && h != nil && r.legs[port].Up { // routes by it as a gateway look there
+	if h := r.hops[hopKey{station: at}]; ok && h != nil && r.legs[port].Up { // routes by it as a gateway look there
 		k, m := parseAdjacency(atomic.LoadUint64(&r.fib.hops[h.index].to))
 		ok = mac == m && (k == nexthopGateway || k == nexthopStale)
 	}

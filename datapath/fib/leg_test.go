@@ -43,11 +43,13 @@ func TestNextHopsFollowLinksAndNeighbours(t *testing.T) {
 		now := links{up: map[int]bool{}, neighbours: map[station]Neighbour{}}
 		change := func(t *rapid.T, next links, do func() error) {
 			before := map[station]uint64{}
-			for at, h := range r.hops {
+			for k, h := range r.hops {
+				at := k.station
 				before[at] = p.hops[h.index].to
 			}
 			f.stored = func() {
-				for at, h := range r.hops {
+				for k, h := range r.hops {
+					at := k.station
 					old, had := before[at]
 					if got := p.hops[h.index].to; had && got != old && got != next.word(at) {
 						t.Fatalf("next hop %v goes from %x to %x over %x", at, old,
@@ -100,7 +102,8 @@ func TestNextHopsFollowLinksAndNeighbours(t *testing.T) {
 				change(t, next, func() error { return r.DeleteNeighbour(at.port, at.address) })
 			},
 			"": func(t *rapid.T) {
-				for at, h := range r.hops {
+				for k, h := range r.hops {
+					at := k.station
 					if got := p.hops[h.index]; got.to != now.word(at) || int(got.port) != at.port {
 						t.Fatalf("next hop %v is %+v, not %x", at, got, now.word(at))
 					}

@@ -40,7 +40,7 @@ func TestProgramsFindOldOrNewWhileRoutesChange(t *testing.T) {
 		allowed[i] = []uint32{hopNone}
 		for n, p := range prefixes {
 			if p.Contains(a) {
-				allowed[i] = append(allowed[i], r.hops[station{port: 1 + n}].index)
+				allowed[i] = append(allowed[i], r.hops[hopKey{station: station{port: 1 + n}}].index)
 			}
 		}
 	}

@@ -30,7 +30,7 @@ type path struct {
 type nexthop struct {
 	to   uint64 // union adjacency
 	port uint32
-	_    uint32
+	ftn  uint32
 }
 
 // kernel is what memory needs of the maps.

@@ -33,6 +33,8 @@ type Path struct {
 	Port    int        // the substrate's end of the link; 0: not known, frames go to the kernel
 	Gateway netip.Addr // invalid: the destination is on the link; may be IPv6 for IPv4 (RFC 8950)
 	Weight  int        // share of the flows among the route's paths; less than 1 counts as 1
+
+	ftn uint32 // frames get the labels of this FTN, and go their way; 0: none (ftn.go)
 }
 
 // Same reports whether the programs do the same with both routes: weights matter as far as they can be told apart.
@@ -162,6 +164,7 @@ func (r Route) key() targetKey {
 			b = binary.NativeEndian.AppendUint64(b, uint64(p.Weight))
 			b = append(b, uint8(p.Gateway.BitLen()))
 			b = append(b, p.Gateway.AsSlice()...)
+			b = binary.NativeEndian.AppendUint32(b, p.ftn)
 		}
 		k.many = string(b)
 	}

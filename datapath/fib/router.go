@@ -22,11 +22,12 @@ type Router struct {
 	ipv4, ipv6 trie
 	routes     bart.Table[*target] // what the tries were made from
 	targets    map[targetKey]*target
-	hops       map[station]*hop
+	hops       map[hopKey]*hop
 	byIndex    map[uint32]*hop
 	legs       map[int]Leg
 	neighbours map[station]Neighbour
 	addresses  map[netip.Addr]bool
+	ftns       map[netip.Prefix]uint32
 	closed     bool
 }
 
@@ -46,8 +47,9 @@ func (f *FIB) NewRouter(slice uint32) (*Router, error) {
 	}
 	r := &Router{
 		fib: f, id: id, slice: slice, account: &account{memory: f.memory, router: id},
-		targets: map[targetKey]*target{}, hops: map[station]*hop{}, byIndex: map[uint32]*hop{},
+		targets: map[targetKey]*target{}, hops: map[hopKey]*hop{}, byIndex: map[uint32]*hop{},
 		legs: map[int]Leg{}, neighbours: map[station]Neighbour{}, addresses: map[netip.Addr]bool{},
+		ftns: map[netip.Prefix]uint32{},
 	}
 	if r.ipv4, err = newTrie(r.account); err == nil {
 		if r.ipv6, err = newTrie(r.account); err != nil {
@@ -96,7 +98,12 @@ func (r *Router) SetRoute(p netip.Prefix, route Route) error {
 	if r.closed {
 		return fmt.Errorf("set route to %v: %w", p, errClosed)
 	}
-	next, err := r.acquire(route.plain())
+	return r.setRoute(p, route.plain().withFTN(r.ftns[p]))
+}
+
+// setRoute takes a plain route. r.mu is held.
+func (r *Router) setRoute(p netip.Prefix, route Route) error {
+	next, err := r.acquire(route)
 	if err != nil {
 		return fmt.Errorf("set route to %v: %w", p, err)
 	}
@@ -163,7 +170,7 @@ func (r *Router) Routes() iter.Seq2[netip.Prefix, Route] {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		for p, t := range r.routes.All() {
-			if !yield(p, t.route) {
+			if !yield(p, t.route.withFTN(0)) {
 				return
 			}
 		}

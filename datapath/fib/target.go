@@ -38,10 +38,17 @@ type target struct {
 	uses   int // routes
 }
 
+// A hopKey tells a router's next hops apart.
+type hopKey struct {
+	station
+	ftn uint32
+}
+
 // A hop is a next hop of a router.
 type hop struct {
 	port    int
 	gateway netip.Addr // invalid: the link
+	ftn     uint32     // 0: none
 	index   uint32
 	uses    int // paths of targets
 }
@@ -107,7 +114,7 @@ func (r *Router) buildPaths(t *target) error {
 		if p.Port == 0 {
 			continue
 		}
-		h, err := r.acquireHop(p.Port, p.Gateway)
+		h, err := r.acquireHop(p)
 		if err != nil {
 			return err
 		}
@@ -143,8 +150,8 @@ func (r *Router) release(t *target) {
 	}
 }
 
-func (r *Router) acquireHop(port int, gateway netip.Addr) (*hop, error) {
-	at := station{port: port, address: gateway}
+func (r *Router) acquireHop(p Path) (*hop, error) {
+	at := hopKey{station{port: p.Port, address: p.Gateway}, p.ftn}
 	if h := r.hops[at]; h != nil {
 		h.uses++
 		return h, nil
@@ -153,8 +160,8 @@ func (r *Router) acquireHop(port int, gateway netip.Addr) (*hop, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &hop{port: port, gateway: gateway, index: index, uses: 1}
-	r.fib.hops[index].port = uint32(port)
+	h := &hop{port: p.Port, gateway: p.Gateway, ftn: p.ftn, index: index, uses: 1}
+	r.fib.hops[index].port, r.fib.hops[index].ftn = uint32(p.Port), p.ftn
 	r.resolve(h)
 	r.hops[at], r.byIndex[index] = h, h
 	return h, nil
@@ -164,7 +171,7 @@ func (r *Router) releaseHop(h *hop) {
 	if h.uses--; h.uses > 0 {
 		return
 	}
-	delete(r.hops, station{port: h.port, address: h.gateway})
+	delete(r.hops, hopKey{station{port: h.port, address: h.gateway}, h.ftn})
 	delete(r.byIndex, h.index)
 	r.account.freeNexthop(h.index)
 }

@@ -133,6 +133,7 @@ const (
 	objectVarWithCard            = "with_card"
 	objectVarWithIpv6Underlay    = "with_ipv6_underlay"
 	objectVarWithMet             = "with_met"
+	objectVarWithMpls            = "with_mpls"
 	objectVarWithPolicers        = "with_policers"
 	objectVarWithPrograms        = "with_programs"
 	objectVarWithQueues          = "with_queues"
@@ -245,6 +246,7 @@ type objectVariableSpecs struct {
 	WithCard            *ebpf.VariableSpec `ebpf:"with_card"`
 	WithIpv6Underlay    *ebpf.VariableSpec `ebpf:"with_ipv6_underlay"`
 	WithMet             *ebpf.VariableSpec `ebpf:"with_met"`
+	WithMpls            *ebpf.VariableSpec `ebpf:"with_mpls"`
 	WithPolicers        *ebpf.VariableSpec `ebpf:"with_policers"`
 	WithPrograms        *ebpf.VariableSpec `ebpf:"with_programs"`
 	WithQueues          *ebpf.VariableSpec `ebpf:"with_queues"`
@@ -365,6 +367,7 @@ type objectVariables struct {
 	WithCard            *ebpf.Variable `ebpf:"with_card"`
 	WithIpv6Underlay    *ebpf.Variable `ebpf:"with_ipv6_underlay"`
 	WithMet             *ebpf.Variable `ebpf:"with_met"`
+	WithMpls            *ebpf.Variable `ebpf:"with_mpls"`
 	WithPolicers        *ebpf.Variable `ebpf:"with_policers"`
 	WithPrograms        *ebpf.Variable `ebpf:"with_programs"`
 	WithQueues          *ebpf.Variable `ebpf:"with_queues"`

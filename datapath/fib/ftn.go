@@ -1,0 +1,64 @@
+package fib
+
+import (
+	"fmt"
+	"net/netip"
+)
+
+// SetLabelSpace says in which label space the programs look up what comes to the router with labels (bpf/mpls.h), and
+// FTNs. Zero: in none.
+func (r *Router) SetLabelSpace(space uint32) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return fmt.Errorf("set label space %d: %w", space, errClosed)
+	}
+	r.fib.store32(&r.fib.routers[r.id].space, space)
+	return nil
+}
+
+// SetFTN gives frames to a prefix the labels of an FTN of the router's label space, as long as it has a route to this
+// very prefix by next hops, and longer prefixes have none. Zero: they go by the route again.
+func (r *Router) SetFTN(p netip.Prefix, ftn uint32) error {
+	p = p.Masked()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed || !p.IsValid() {
+		return fmt.Errorf("set FTN of %v: %w", p, errClosed)
+	}
+	if ftn == 0 {
+		delete(r.ftns, p)
+	} else {
+		r.ftns[p] = ftn
+	}
+	t, ok := r.routes.Get(p)
+	if !ok {
+		return nil
+	}
+	return r.setRoute(p, t.route.withFTN(ftn))
+}
+
+// withFTN is a plain route with this FTN on all its paths.
+func (r Route) withFTN(ftn uint32) Route {
+	if r.Kind != Unicast {
+		return r
+	}
+	paths := make([]Path, len(r.Paths))
+	for i, p := range r.Paths {
+		p.ftn = ftn
+		paths[i] = p
+	}
+	return Route{Kind: Unicast, Paths: paths}
+}
+
+// resolveStation resolves the next hops that are the station: one for each FTN that routes by it have, and one without.
+func (r *Router) resolveStation(at station) {
+	if h := r.hops[hopKey{station: at}]; h != nil {
+		r.resolve(h)
+	}
+	for _, ftn := range r.ftns {
+		if h := r.hops[hopKey{at, ftn}]; h != nil {
+			r.resolve(h)
+		}
+	}
+}

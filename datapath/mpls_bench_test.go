@@ -1,0 +1,36 @@
+package datapath
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/cilium/ebpf"
+)
+
+// BenchmarkSwap gives port_ingress's own time for a frame that passes routers which each swap its label: to be compared
+// with BenchmarkWalk.
+func BenchmarkSwap(b *testing.B) {
+	for _, hops := range []int{1, 4, 16} {
+		b.Run(fmt.Sprintf("routers=%d", hops), func(b *testing.B) {
+			inWorld(b, func(w *world) {
+				l := w.line(hops)
+				w.space(l)
+				for i := range hops {
+					w.label(i, uint32(100+i), l.ahead(i, Label{Label: uint32(101 + i)}))
+				}
+				frame := labelled(packet{}.bytes(), entry{100, 64, 0})
+				program := again(w.bench, false, frame[:18], w.d.programs.PortIngress)
+				defer func() { _ = program.Close() }()
+				opts := ebpf.RunOptions{Data: frame, Context: &skbuff{Ifindex: uint32(w.a)},
+					Repeat: uint32(b.N)}
+				b.ResetTimer()
+				_, err := program.Run(&opts)
+				w.check(err)
+				b.StopTimer()
+				if n := w.take()[fmt.Sprintf("walked out %d", l.out[hops-1])]; n != uint64(b.N) {
+					b.Errorf("%d of %d frames passed", n, b.N)
+				}
+			})
+		})
+	}
+}
