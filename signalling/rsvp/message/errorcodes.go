@@ -43,11 +43,12 @@ const (
 	UnsupportedL3PID  = 10
 )
 
-// Values of AdmissionFailure, Notify and Preempted.
+// Values of AdmissionFailure, PolicyFailure and Notify.
 const (
 	BandwidthUnavailable = 2
 	DelayUnavailable     = 1
 	RouteTooLarge        = 1 // Notify: RECORD_ROUTE is too large for the MTU
+	FlowPreempted        = 5 // PolicyFailure (RFC 5712)
 	LocallyRepaired      = 3 // Notify: the tunnel is repaired locally
 	PreferablePath       = 6 // Notify (RFC 4736)
 )
@@ -72,6 +73,7 @@ var valueNames = map[ErrorCode]map[uint16]string{
 		RouteLoop:       "RECORD_ROUTE indicated routing loops",
 		NoMPLS:          "MPLS negotiated, but a router is not capable of it",
 		LabelAllocation: "MPLS label allocation failure", UnsupportedL3PID: "unsupported L3PID"},
+	PolicyFailure: {FlowPreempted: "flow was preempted"},
 	Notify: {RouteTooLarge: "RECORD_ROUTE too large for MTU", 2: "RECORD_ROUTE notification",
 		LocallyRepaired: "tunnel locally repaired", PreferablePath: "preferable path exists"},
 }
