@@ -154,8 +154,8 @@ func (r *Router) refuseResv(s *lsp, v reservations, f flow) {
 	if s.resv != nil {
 		e.Flags |= message.InPlace
 		s.resv.expires = r.now + lifetime(v.period)
-		if s.resv.out != f.label { // the next router has restarted: the old label leads nowhere,
-			or to another LSP
+		// If the next router has restarted, the old label leads nowhere, or into another LSP.
+		if s.resv.out != f.label {
 			s.resv.out = f.label
 			r.install(s)
 		}
