@@ -11,6 +11,8 @@ type link struct {
 	Interface
 	held map[message.Session]map[Key]hold
 	sums [priorities]uint64 // of what is held, by holding priority
+	// windows are those of the keys by which neighbours sign.
+	windows map[uint64]*window
 }
 
 // hold is what one LSP holds.
@@ -21,7 +23,7 @@ type hold struct {
 }
 
 func newLink(i Interface) *link {
-	return &link{Interface: i, held: make(map[message.Session]map[Key]hold)}
+	return &link{Interface: i, held: make(map[message.Session]map[Key]hold), windows: make(map[uint64]*window)}
 }
 
 // sum is what the LSPs of one session hold together: shared ones the largest, at the best of their priorities.

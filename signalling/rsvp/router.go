@@ -6,7 +6,7 @@
 //
 // Built: LSPs with a bandwidth along strict and loose explicit routes, or without one; soft state with jitter and
 // expiry; teardown from both ends; errors in both directions; admission by priority, and pre-emption; SE style and
-// make-before-break; RECORD_ROUTE with labels, and loops that it shows.
+// make-before-break; RECORD_ROUTE with labels, and loops that it shows; authentication, but no challenge to a peer.
 //
 // Not built: see docs/decisions/027.
 package rsvp
@@ -25,6 +25,9 @@ type Interface struct {
 	Index     int          // above 0
 	Prefix    netip.Prefix // the router's own address on the link, and its length
 	Bandwidth uint64       // that LSPs can reserve, in bytes a second
+	// Keys authenticate messages (RFC 2747): the first signs, each is accepted; none: nothing is signed. Where a
+	// link has more than two routers, each signs by a key ID of its own: sequence numbers are followed by it.
+	Keys []message.Key
 }
 
 // Config is what a Router is made with.
@@ -39,6 +42,9 @@ type Config struct {
 	Refresh time.Duration
 	// FirstLabel and LastLabel are the labels to give; 0: all that are not reserved.
 	FirstLabel, LastLabel message.Label
+	// Sequence is where sequence numbers of signed messages begin: above those of before a restart. The time in
+	// nanoseconds will do.
+	Sequence uint64
 }
 
 // Key names an LSP.
@@ -104,6 +110,8 @@ type Counters struct {
 	Malformed uint64 // not decoded, or without an object that they need
 	Foreign   uint64 // not from the neighbour that the LSP has there
 	Stateless uint64 // for an LSP that is not here
+	Forged    uint64 // without a digest, or with a wrong one
+	Replayed  uint64 // with a sequence number that was seen, or is too old
 }
 
 // Router is the state of one router.
@@ -116,6 +124,7 @@ type Router struct {
 	lsps       map[Key]*lsp
 	sessions   map[message.Session]map[Key]*lsp
 	labels     *labels
+	sequence   uint64
 	out        Output
 }
 
@@ -147,7 +156,8 @@ func New(c Config) (*Router, error) {
 			message.MaxLabel)
 	}
 	r := &Router{config: c, interfaces: make(map[int]*link), lsps: make(map[Key]*lsp),
-		sessions: make(map[message.Session]map[Key]*lsp), labels: newLabels(c.FirstLabel, c.LastLabel)}
+		sessions: make(map[message.Session]map[Key]*lsp), labels: newLabels(c.FirstLabel, c.LastLabel),
+		sequence: c.Sequence}
 	for _, i := range c.Interfaces {
 		if i.Index <= 0 || !i.Prefix.IsValid() || r.interfaces[i.Index] != nil {
 			return nil, fmt.Errorf("new RSVP router: interface %d with %s: wrong, or twice", i.Index,
@@ -172,7 +182,10 @@ func (r *Router) Receive(now time.Duration, index int, b []byte) {
 	if in == nil {
 		return
 	}
-	m, err := message.Decode(b)
+	m, err := r.decode(in, b)
+	if errors.Is(err, errUnauthentic) {
+		return
+	}
 	if err != nil {
 		r.Counters.Malformed++
 		r.refuse(in, m, err)
@@ -251,7 +264,7 @@ func (r *Router) connected(a netip.Addr) *link {
 // send encodes a message for a neighbour. Messages for the egress are seen by each router on the way (Router Alert).
 func (r *Router) send(l *link, next netip.Addr, source, dest netip.Addr, m message.Message) {
 	m.TTL = max(m.TTL, 1)
-	b, err := m.Encode()
+	b, err := r.encode(l, m)
 	if err != nil { // a message that grew too long, by what it was given to pass on
 		r.Counters.Malformed++
 		return

@@ -31,7 +31,7 @@ type world struct {
 	doubled  float64
 	delay    time.Duration
 	messages int
-	decoded  func([]byte)
+	sent     func(to end, b []byte)
 }
 
 // end is an interface of a router.
@@ -73,6 +73,7 @@ func idOf(router int) netip.Addr { return netip.AddrFrom4([4]byte{198, 51, 100, 
 
 // newWorld has n routers, and a link of a bandwidth for each pair.
 func newWorld(t testing.TB, seed uint64, n int, bandwidth uint64, pairs ...[2]int) *world {
+	t.Helper()
 	w := &world{t: t, random: rand.New(rand.NewPCG(seed, 1)), delay: 10 * time.Millisecond}
 	configs := make([]Config, n)
 	for i := range configs {
@@ -103,6 +104,7 @@ func newWorld(t testing.TB, seed uint64, n int, bandwidth uint64, pairs ...[2]in
 
 // chain is n routers in a row.
 func chain(t testing.TB, n int, bandwidth uint64) *world {
+	t.Helper()
 	var pairs [][2]int
 	for i := range n - 1 {
 		pairs = append(pairs, [2]int{i, i + 1})
@@ -110,9 +112,20 @@ func chain(t testing.TB, n int, bandwidth uint64) *world {
 	return newWorld(t, 1, n, bandwidth, pairs...)
 }
 
+// sign gives all interfaces a key.
+func (w *world) sign(k message.Key) {
+	for i, n := range w.routers {
+		for j := range n.config.Interfaces {
+			n.config.Interfaces[j].Keys = []message.Key{k}
+		}
+		w.start(i)
+	}
+}
+
 // start makes a router without state; its owner asks it again for what was wanted.
 func (w *world) start(i int) {
 	n := w.routers[i]
+	n.config.Sequence += 1 << 32 // as a clock would
 	r, err := New(n.config)
 	if err != nil {
 		w.t.Fatal(err)
@@ -194,8 +207,8 @@ func (w *world) flush(i int) {
 		if !ok || w.prefix(to).Addr() != s.Next {
 			w.t.Fatalf("router %d sends to %s, which is not at its interface %d", i, s.Next, s.Interface)
 		}
-		if w.decoded != nil {
-			w.decoded(s.Message)
+		if w.sent != nil {
+			w.sent(to, s.Message)
 		}
 		copies := 1
 		if w.random.Float64() < w.doubled {
