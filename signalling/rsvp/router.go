@@ -6,7 +6,8 @@
 //
 // Built: LSPs with a bandwidth along strict and loose explicit routes, or without one; soft state with jitter and
 // expiry; teardown from both ends; errors in both directions; admission by priority, and pre-emption; SE style and
-// make-before-break; RECORD_ROUTE with labels, and loops that it shows; authentication, but no challenge to a peer.
+// make-before-break; RECORD_ROUTE with labels, and loops that it shows; Hello; authentication, but no challenge to a
+// peer.
 //
 // Not built: see docs/decisions/027.
 package rsvp
@@ -42,6 +43,10 @@ type Config struct {
 	Refresh time.Duration
 	// FirstLabel and LastLabel are the labels to give; 0: all that are not reserved.
 	FirstLabel, LastLabel message.Label
+	// Hello is the interval of Hellos to the neighbours that LSPs come from and go to; 0: none are sent. Instance
+	// is above 0, and another one after each restart; 0: Hellos are not answered.
+	Hello    time.Duration
+	Instance uint32
 	// Sequence is where sequence numbers of signed messages begin: above those of before a restart. The time in
 	// nanoseconds will do.
 	Sequence uint64
@@ -94,7 +99,10 @@ const (
 	Up       = "up"       // the LSP carries packets; its ends are told
 	Down     = "down"     // it does not any more
 	Failed   = "failed"   // a router reported an error; Error has it
-	Replaced = "replaced" // the LSP that this one replaces was torn down
+	Replaced = "replaced" // make before break has torn the LSP down
+	// Of a neighbour, which is Error.Node:
+	Restarted = "restarted" // it has lost its state
+	Lost      = "lost"      // it is silent
 )
 
 // Event is something that the owner of the ends of an LSP wants to know.
@@ -124,6 +132,7 @@ type Router struct {
 	lsps       map[Key]*lsp
 	sessions   map[message.Session]map[Key]*lsp
 	labels     *labels
+	neighbours map[place]*neighbour
 	sequence   uint64
 	out        Output
 }
@@ -148,6 +157,8 @@ func New(c Config) (*Router, error) {
 	switch {
 	case !c.ID.IsValid() || c.Random == nil:
 		return nil, errors.New("new RSVP router: no identifier, or no random numbers")
+	case c.Hello < 0 || c.Hello > 0 && c.Instance == 0:
+		return nil, errors.New("new RSVP router: Hellos without an instance")
 	case c.Refresh < time.Millisecond || c.Refresh > maxPeriod:
 		return nil, fmt.Errorf("new RSVP router: a refresh period of %s; 1 ms to %s", c.Refresh, maxPeriod)
 	case c.FirstLabel < firstLabel || c.LastLabel > message.MaxLabel || c.FirstLabel > c.LastLabel:
@@ -157,7 +168,7 @@ func New(c Config) (*Router, error) {
 	}
 	r := &Router{config: c, interfaces: make(map[int]*link), lsps: make(map[Key]*lsp),
 		sessions: make(map[message.Session]map[Key]*lsp), labels: newLabels(c.FirstLabel, c.LastLabel),
-		sequence: c.Sequence}
+		neighbours: make(map[place]*neighbour), sequence: c.Sequence}
 	for _, i := range c.Interfaces {
 		if i.Index <= 0 || !i.Prefix.IsValid() || r.interfaces[i.Index] != nil {
 			return nil, fmt.Errorf("new RSVP router: interface %d with %s: wrong, or twice", i.Index,
@@ -175,8 +186,8 @@ func (r *Router) Take() Output {
 	return out
 }
 
-// Receive takes a message that came by an interface.
-func (r *Router) Receive(now time.Duration, index int, b []byte) {
+// Receive takes a message that came by an interface, in a packet with a source address.
+func (r *Router) Receive(now time.Duration, index int, from netip.Addr, b []byte) {
 	r.advance(now)
 	in := r.interfaces[index]
 	if in == nil {
@@ -204,6 +215,8 @@ func (r *Router) Receive(now time.Duration, index int, b []byte) {
 		r.receivePathErr(in, m)
 	case message.ResvErr:
 		r.receiveResvErr(in, m)
+	case message.Hello:
+		r.receiveHello(in, from, m)
 	default: // not built
 	}
 }

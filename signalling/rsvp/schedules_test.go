@@ -8,11 +8,12 @@ import (
 	"github.com/pergola-net/pergola/signalling/rsvp/message"
 )
 
-var schedules = flag.Int("schedules", 150, "random schedules to run")
+var schedules = flag.Int("schedules", 100, "random schedules to run")
 
 // TestRandomSchedulesEndConsistent has LSPs come and go while messages are lost, doubled and reordered, routers crash,
 // and clocks jump. After quiet time what is there is the same along every path, and when all LSPs are removed nothing
-// is left. Every third network signs its messages.
+// is left. Every third network signs its messages, every
+// second one sends Hellos.
 func TestRandomSchedulesEndConsistent(t *testing.T) {
 	for seed := range uint64(*schedules) {
 		w := randomWorld(t, seed)
@@ -64,6 +65,9 @@ func randomWorld(t *testing.T, seed uint64) *world {
 	w := newWorld(t, seed, n, 1000, pairs...)
 	if seed%3 == 0 {
 		w.sign(message.Key{ID: 5, Algorithm: message.SHA256, Secret: []byte("secret")})
+	}
+	if seed%2 == 0 {
+		w.greet(2 * time.Second)
 	}
 	return w
 }

@@ -171,4 +171,5 @@ func (r *Router) Tick(now time.Duration) {
 		}
 	}
 	r.sendResvs(due)
+	r.tickHellos()
 }

@@ -52,6 +52,7 @@ type flight struct {
 	at    time.Duration
 	order int
 	to    end
+	from  netip.Addr
 	bytes []byte
 }
 
@@ -122,10 +123,19 @@ func (w *world) sign(k message.Key) {
 	}
 }
 
+// greet has all routers send Hellos.
+func (w *world) greet(interval time.Duration) {
+	for i, n := range w.routers {
+		n.config.Hello = interval
+		w.start(i)
+	}
+}
+
 // start makes a router without state; its owner asks it again for what was wanted.
 func (w *world) start(i int) {
 	n := w.routers[i]
 	n.config.Sequence += 1 << 32 // as a clock would
+	n.config.Instance++
 	r, err := New(n.config)
 	if err != nil {
 		w.t.Fatal(err)
@@ -220,7 +230,7 @@ func (w *world) flush(i int) {
 			}
 			w.order++
 			heap.Push(&w.flights, flight{w.now + 1 + time.Duration(w.random.Int64N(int64(w.delay))),
-				w.order, to, s.Message})
+				w.order, to, s.Source, s.Message})
 		}
 	}
 }
@@ -234,7 +244,7 @@ func (w *world) run(d time.Duration) {
 			w.now = max(w.now, f.at)
 			w.messages++
 			n := w.routers[f.to.router]
-			n.Receive(w.at(n), f.to.index, f.bytes)
+			n.Receive(w.at(n), f.to.index, f.from, f.bytes)
 			w.flush(f.to.router)
 		}
 		w.now = next
