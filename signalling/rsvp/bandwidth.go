@@ -13,6 +13,7 @@ type link struct {
 	sums [priorities]uint64 // of what is held, by holding priority
 	// windows are those of the keys by which neighbours sign.
 	windows map[uint64]*window
+	reduces bool // the neighbour takes MESSAGE_ID
 }
 
 // hold is what one LSP holds.

@@ -74,6 +74,9 @@ func (r *Router) resend(p place) {
 		}
 	}
 	r.sendResvs(back)
+	for _, s := range back { // and once more when its Path state is there: a Resv without it has no effect
+		s.resv.refresh = r.now + r.config.Hello
+	}
 }
 
 // adjacent is the neighbours that LSPs come from and go to, in a fixed order.
@@ -87,6 +90,10 @@ func (r *Router) adjacent() []place {
 			set[place{s.in.Index, s.path.hop.Addr}] = struct{}{}
 		}
 	}
+	return sortedPlaces(set)
+}
+
+func sortedPlaces[V any](set map[place]V) []place {
 	return slices.SortedFunc(maps.Keys(set), func(a, b place) int {
 		return cmp.Or(a.index-b.index, a.addr.Compare(b.addr))
 	})

@@ -19,6 +19,8 @@ type lsp struct {
 	steps   []message.Step
 	expires time.Duration // of path state; not at the ingress
 	refresh time.Duration // of what is sent downstream; not at the egress
+	sent    sent          // downstream
+	heard   heard         // from upstream
 	resv    *resv
 	request *Request // at the ingress
 }
@@ -79,7 +81,11 @@ func (r *Router) receivePath(in *link, m message.Message) {
 		r.Counters.Malformed++
 		return
 	}
+	h := r.acknowledge(in, p.hop.Addr, m)
 	s := r.lsps[p.key]
+	if s != nil && h.before(s.heard) {
+		return
+	}
 	if s != nil && s.in == nil { // a Path of our own came back
 		r.pathErr(in, p.hop.Addr, p, problem(message.RouteLoop))
 		return
@@ -104,11 +110,13 @@ func (r *Router) receivePath(in *link, m message.Message) {
 			return
 		}
 		r.add(&fresh)
+		r.remember(&fresh.heard, h, false, p.key)
 		r.passOn(&fresh)
 		return
 	}
 	changed := s.in != in || !samePath(s.path, p)
 	s.path, s.in, s.steps, s.expires = p, in, fresh.steps, fresh.expires
+	r.remember(&s.heard, h, false, p.key)
 	if changed {
 		r.passOn(s)
 	}
@@ -219,6 +227,7 @@ func (r *Router) sendPath(s *lsp) {
 		m.Objects = append(m.Objects, message.RecordRoute{Records: append([]message.Record{
 			{Addr: s.out.Prefix.Addr()}}, s.path.record.Records...)})
 	}
+	r.note(false, r.number(s.out, &m), s)
 	r.send(s.out, s.next, s.key.Sender, s.key.Session.End, m)
 }
 

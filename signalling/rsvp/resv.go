@@ -20,6 +20,9 @@ type resv struct {
 	expires   time.Duration        // not at the egress
 	refresh   time.Duration        // of what is sent upstream; not at the ingress
 	bandwidth uint64
+	period    time.Duration // of the refreshes that come
+	sent      sent          // upstream
+	heard     heard         // from downstream
 }
 
 // flow is what a Resv says of one LSP.
@@ -39,6 +42,7 @@ type reservations struct {
 	style   message.Style
 	flows   []flow
 	failure message.ErrorSpec
+	heard   heard
 }
 
 // readResv reads flow descriptors of both styles: a flowspec is that of all filters up to the next flowspec.
@@ -82,10 +86,11 @@ func (r *Router) receiveResv(in *link, m message.Message) {
 		r.Counters.Malformed++
 		return
 	}
+	v.heard = r.acknowledge(in, v.hop.Addr, m)
 	var changed []*lsp
 	for _, f := range v.flows {
 		s := r.downstream(f.key, in, v.hop.Addr)
-		if s == nil {
+		if s == nil || s.resv != nil && v.heard.before(s.resv.heard) {
 			continue
 		}
 		if r.reserve(s, v, f) && s.in != nil {
@@ -118,11 +123,12 @@ func (r *Router) reserve(s *lsp, v reservations, f flow) bool {
 	}
 	old := s.resv
 	fresh := resv{out: f.label, flowspec: f.flowspec, style: v.style, record: f.record,
-		expires: r.now + lifetime(v.period), bandwidth: bytesOf(f.flowspec.Bandwidth())}
+		expires: r.now + lifetime(v.period), period: v.period, bandwidth: bytesOf(f.flowspec.Bandwidth())}
 	if old != nil {
-		fresh.in, fresh.refresh = old.in, old.refresh
+		fresh.in, fresh.refresh, fresh.sent, fresh.heard = old.in, old.refresh, old.sent, old.heard
 		if sameResv(*old, fresh) {
-			old.expires = fresh.expires
+			old.expires, old.period = fresh.expires, fresh.period
+			r.remember(&old.heard, v.heard, true, s.key)
 			return false
 		}
 	}
@@ -139,6 +145,7 @@ func (r *Router) reserve(s *lsp, v reservations, f flow) bool {
 		}
 	}
 	s.resv = &fresh
+	r.remember(&fresh.heard, v.heard, true, s.key)
 	s.out.set(s.key, &h)
 	r.preempt(s)
 	r.install(s)
@@ -171,6 +178,7 @@ func (r *Router) refuseResv(s *lsp, v reservations, f flow) {
 
 func sameResv(a, b resv) bool {
 	a.expires, b.expires = 0, 0
+	a.period, b.period = 0, 0
 	return reflect.DeepEqual(a, b)
 }
 
@@ -298,6 +306,7 @@ func (r *Router) sendResv(group []*lsp) {
 			m.Objects = append(m.Objects, message.RecordRoute{Records: s.recorded()})
 		}
 	}
+	r.note(true, r.number(first.in, &m), group...)
 	r.send(first.in, first.path.hop.Addr, first.in.Prefix.Addr(), first.path.hop.Addr, m)
 }
 
@@ -353,6 +362,8 @@ func (r *Router) unreserve(s *lsp) {
 	if s.out != nil {
 		s.out.set(s.key, nil)
 	}
+	delete(r.sentIDs, s.resv.sent.id)
+	r.forget(s.resv.heard)
 	if s.in == nil || s.out == nil {
 		r.event(Down, s.key, message.ErrorSpec{}, nil)
 	}

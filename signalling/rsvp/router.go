@@ -6,8 +6,8 @@
 //
 // Built: LSPs with a bandwidth along strict and loose explicit routes, or without one; soft state with jitter and
 // expiry; teardown from both ends; errors in both directions; admission by priority, and pre-emption; SE style and
-// make-before-break; RECORD_ROUTE with labels, and loops that it shows; Hello; authentication, but no challenge to a
-// peer.
+// make-before-break; RECORD_ROUTE with labels, and loops that it shows; Hello; refresh reduction; authentication, but
+// no challenge to a peer.
 //
 // Not built: see docs/decisions/027.
 package rsvp
@@ -47,6 +47,8 @@ type Config struct {
 	// is above 0, and another one after each restart; 0: Hellos are not answered.
 	Hello    time.Duration
 	Instance uint32
+	// Reduce sends refreshes as lists of numbers to neighbours that take them (RFC 2961).
+	Reduce bool
 	// Sequence is where sequence numbers of signed messages begin: above those of before a restart. The time in
 	// nanoseconds will do.
 	Sequence uint64
@@ -134,7 +136,12 @@ type Router struct {
 	labels     *labels
 	neighbours map[place]*neighbour
 	sequence   uint64
-	out        Output
+	// Of refresh reduction: numbers are those of the epoch, which is another one after a restart.
+	epoch    uint32
+	nextID   uint32
+	sentIDs  map[uint32]numbered
+	heardIDs map[heard]numbered
+	out      Output
 }
 
 const (
@@ -168,7 +175,9 @@ func New(c Config) (*Router, error) {
 	}
 	r := &Router{config: c, interfaces: make(map[int]*link), lsps: make(map[Key]*lsp),
 		sessions: make(map[message.Session]map[Key]*lsp), labels: newLabels(c.FirstLabel, c.LastLabel),
-		neighbours: make(map[place]*neighbour), sequence: c.Sequence}
+		neighbours: make(map[place]*neighbour), sequence: c.Sequence,
+		epoch: uint32(c.Random()) & epochMask, sentIDs: make(map[uint32]numbered),
+		heardIDs: make(map[heard]numbered)}
 	for _, i := range c.Interfaces {
 		if i.Index <= 0 || !i.Prefix.IsValid() || r.interfaces[i.Index] != nil {
 			return nil, fmt.Errorf("new RSVP router: interface %d with %s: wrong, or twice", i.Index,
@@ -202,6 +211,15 @@ func (r *Router) Receive(now time.Duration, index int, from netip.Addr, b []byte
 		r.refuse(in, m, err)
 		return
 	}
+	in.reduces = m.Flags&message.RefreshReduction != 0
+	for _, inner := range m.Bundled {
+		r.dispatch(in, from, inner)
+	}
+	r.dispatch(in, from, m)
+}
+
+func (r *Router) dispatch(in *link, from netip.Addr, m message.Message) {
+	r.receiveAcks(in, m)
 	switch m.Type {
 	case message.Path:
 		r.receivePath(in, m)
@@ -217,7 +235,9 @@ func (r *Router) Receive(now time.Duration, index int, from netip.Addr, b []byte
 		r.receiveResvErr(in, m)
 	case message.Hello:
 		r.receiveHello(in, from, m)
-	default: // not built
+	case message.Srefresh:
+		r.receiveSummary(in, from, m)
+	default: // an Ack or a Bundle; or not built
 	}
 }
 
@@ -277,6 +297,9 @@ func (r *Router) connected(a netip.Addr) *link {
 // send encodes a message for a neighbour. Messages for the egress are seen by each router on the way (Router Alert).
 func (r *Router) send(l *link, next netip.Addr, source, dest netip.Addr, m message.Message) {
 	m.TTL = max(m.TTL, 1)
+	if r.config.Reduce {
+		m.Flags |= message.RefreshReduction
+	}
 	b, err := r.encode(l, m)
 	if err != nil { // a message that grew too long, by what it was given to pass on
 		r.Counters.Malformed++

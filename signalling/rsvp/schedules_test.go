@@ -13,7 +13,7 @@ var schedules = flag.Int("schedules", 100, "random schedules to run")
 // TestRandomSchedulesEndConsistent has LSPs come and go while messages are lost, doubled and reordered, routers crash,
 // and clocks jump. After quiet time what is there is the same along every path, and when all LSPs are removed nothing
 // is left. Every third network signs its messages, every
-// second one sends Hellos.
+// second one sends Hellos, and half of them summarize refreshes.
 func TestRandomSchedulesEndConsistent(t *testing.T) {
 	for seed := range uint64(*schedules) {
 		w := randomWorld(t, seed)
@@ -37,7 +37,8 @@ func TestRandomSchedulesEndConsistent(t *testing.T) {
 		w.loss, w.doubled = 0, 0
 		w.run(settled)
 		for i, n := range w.routers {
-			if len(n.lsps)+len(n.installed)+len(n.labels.used)+len(n.sessions) > 0 {
+			if len(n.lsps)+len(n.installed)+len(n.labels.used)+len(n.sessions) > 0 ||
+				len(n.sentIDs)+len(n.heardIDs) > 0 {
 				t.Fatalf("seed %d: router %d has state of LSPs that are gone", seed, i)
 			}
 			for _, l := range n.interfaces {
@@ -68,6 +69,9 @@ func randomWorld(t *testing.T, seed uint64) *world {
 	}
 	if seed%2 == 0 {
 		w.greet(2 * time.Second)
+	}
+	if seed%4 > 1 {
+		w.reduce()
 	}
 	return w
 }

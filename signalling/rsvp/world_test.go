@@ -131,6 +131,14 @@ func (w *world) greet(interval time.Duration) {
 	}
 }
 
+// reduce has all routers summarize refreshes.
+func (w *world) reduce() {
+	for i, n := range w.routers {
+		n.config.Reduce = true
+		w.start(i)
+	}
+}
+
 // start makes a router without state; its owner asks it again for what was wanted.
 func (w *world) start(i int) {
 	n := w.routers[i]
