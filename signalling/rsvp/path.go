@@ -81,6 +81,10 @@ func (r *Router) receivePath(in *link, m message.Message) {
 		r.Counters.Malformed++
 		return
 	}
+	if !in.Prefix.Contains(p.hop.Addr) || r.own(p.hop.Addr) {
+		r.Counters.Foreign++
+		return
+	}
 	h := r.acknowledge(in, p.hop.Addr, m)
 	s := r.lsps[p.key]
 	if s != nil && h.before(s.heard) {
@@ -117,6 +121,10 @@ func (r *Router) receivePath(in *link, m message.Message) {
 	changed := s.in != in || !samePath(s.path, p)
 	s.path, s.in, s.steps, s.expires = p, in, fresh.steps, fresh.expires
 	r.remember(&s.heard, h, false, p.key)
+	if s.resv != nil && s.out != nil { // the holding priority may be another one
+		held := s.holdShared(s.resv.bandwidth, s.resv.style == message.SharedExplicit)
+		s.out.set(s.key, &held)
+	}
 	if changed {
 		r.passOn(s)
 	}

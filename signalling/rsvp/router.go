@@ -245,7 +245,7 @@ func (r *Router) dispatch(in *link, from netip.Addr, m message.Message) {
 func (r *Router) refuse(in *link, m message.Message, err error) {
 	var e *message.Error
 	p, ok := readPath(m)
-	if !errors.As(err, &e) || e.Code == 0 || m.Type != message.Path || !ok {
+	if !errors.As(err, &e) || e.Code == 0 || m.Type != message.Path || !ok || !in.Prefix.Contains(p.hop.Addr) {
 		return
 	}
 	r.pathErr(in, p.hop.Addr, p, message.ErrorSpec{Code: e.Code, Value: e.Value})

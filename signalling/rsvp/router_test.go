@@ -294,3 +294,37 @@ func TestClocksThatJumpBackDoNotStopTimers(t *testing.T) {
 		t.Error("refreshes stopped")
 	}
 }
+
+func TestAHoldingPriorityThatChangesIsCounted(t *testing.T) {
+	w := chain(t, 3, 1000)
+	q := w.request(1, 1, 400, 0, 1, 2)
+	k := w.mustAdd(0, q)
+	w.run(testTick)
+	if free := w.routers[1].Unreserved(2); free[3] != 1000 || free[4] != 600 {
+		t.Errorf("unreserved %v", free)
+	}
+	s := w.routers[0].lsps[k]
+	q.Attribute.Holding = 1
+	s.path.rest = []message.Object{q.Attribute}
+	w.routers[0].sendPath(s)
+	w.flush(0)
+	w.run(testTick)
+	if free := w.routers[1].Unreserved(2); free[0] != 1000 || free[1] != 600 {
+		t.Errorf("unreserved %v", free)
+	}
+}
+
+func TestAPathFromAnAddressOffTheLinkIsRefused(t *testing.T) {
+	w := chain(t, 2, 1000)
+	k := w.request(1, 1, 0, 0, 1).Key
+	b, err := (message.Message{Type: message.Path, TTL: 9, Objects: []message.Object{k.Session, message.Hop{
+		Addr: netip.MustParseAddr("203.0.113.1")}, message.LabelRequest{EtherType: etherTypeIPv4}, k.template(),
+		message.SenderTspec{}}}).Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.routers[1].Receive(w.now, 1, w.address(1, 0), b)
+	if n := w.routers[1]; n.Counters.Foreign != 1 || len(n.lsps) > 0 || len(n.Take().Send) > 0 {
+		t.Errorf("%+v", n.Counters)
+	}
+}
