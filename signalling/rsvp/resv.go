@@ -98,6 +98,14 @@ func (r *Router) receiveResv(in *link, m message.Message) {
 		}
 	}
 	r.sendResvs(changed)
+	// A number stands for all LSPs of its message. If one was refused, the number is not known: the message comes
+	// again in full.
+	if slices.ContainsFunc(v.flows, func(f flow) bool {
+		s := r.lsps[f.key]
+		return s == nil || s.resv == nil || s.resv.heard != v.heard
+	}) {
+		r.forget(v.heard)
+	}
 }
 
 // downstream finds the LSP of which a message came from the next router.

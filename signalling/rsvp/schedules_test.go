@@ -8,14 +8,21 @@ import (
 	"github.com/pergola-net/pergola/signalling/rsvp/message"
 )
 
-var schedules = flag.Int("schedules", 100, "random schedules to run")
+var (
+	schedules = flag.Uint64("schedules", 100, "random schedules to run")
+	firstSeed = flag.Uint64("first", 0, "seed of the first of them")
+)
 
 // TestRandomSchedulesEndConsistent has LSPs come and go while messages are lost, doubled and reordered, routers crash,
 // and clocks jump. After quiet time what is there is the same along every path, and when all LSPs are removed nothing
 // is left. Every third network signs its messages, every
 // second one sends Hellos, and half of them summarize refreshes.
 func TestRandomSchedulesEndConsistent(t *testing.T) {
-	for seed := range uint64(*schedules) {
+	seeds := []uint64{1267} // failed once: one LSP of a summarized Resv was refused
+	for seed := *firstSeed; seed < *firstSeed+*schedules; seed++ {
+		seeds = append(seeds, seed)
+	}
+	for _, seed := range seeds {
 		w := randomWorld(t, seed)
 		w.storm(60)
 		w.loss, w.doubled, w.delay = 0, 0, 10*time.Millisecond
