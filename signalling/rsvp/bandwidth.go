@@ -1,0 +1,106 @@
+package rsvp
+
+import (
+	"github.com/pergola-net/pergola/signalling/rsvp/message"
+)
+
+const priorities = 8
+
+// link is an interface and what LSPs hold of it.
+type link struct {
+	Interface
+	held map[message.Session]map[Key]hold
+	sums [priorities]uint64 // of what is held, by holding priority
+	// windows are those of the keys by which neighbours sign.
+	windows map[uint64]*window
+	reduces bool // the neighbour takes MESSAGE_ID
+}
+
+// hold is what one LSP holds.
+type hold struct {
+	bandwidth uint64
+	holding   uint8
+	shared    bool // with the other shared ones of its session
+}
+
+func newLink(i Interface) *link {
+	return &link{Interface: i, held: make(map[message.Session]map[Key]hold), windows: make(map[uint64]*window)}
+}
+
+// sum is what the LSPs of one session hold together: shared ones the largest, at the best of their priorities.
+func sum(holds map[Key]hold) (sums [priorities]uint64) {
+	var most uint64
+	best, any := uint8(priorities-1), false
+	for _, h := range holds {
+		if !h.shared {
+			sums[h.holding] += h.bandwidth
+			continue
+		}
+		most, best, any = max(most, h.bandwidth), min(best, h.holding), true
+	}
+	if any {
+		sums[best] += most
+	}
+	return sums
+}
+
+// set changes what an LSP holds; nil: nothing.
+func (l *link) set(k Key, h *hold) {
+	holds := l.held[k.Session]
+	before := sum(holds)
+	if h == nil {
+		delete(holds, k)
+	} else {
+		if holds == nil {
+			holds = make(map[Key]hold)
+			l.held[k.Session] = holds
+		}
+		holds[k] = *h
+	}
+	after := sum(holds)
+	for p := range l.sums {
+		l.sums[p] += after[p] - before[p]
+	}
+	if len(holds) == 0 {
+		delete(l.held, k.Session)
+	}
+}
+
+// unreserved is what an LSP with a set-up priority could have, before it pre-empts those that it may pre-empt.
+func (l *link) unreserved(setup uint8) uint64 {
+	var taken uint64
+	for p := range min(int(setup)+1, priorities) {
+		taken += l.sums[p]
+	}
+	return l.Bandwidth - min(taken, l.Bandwidth)
+}
+
+// admits tells whether an LSP fits, if those that it may pre-empt make room.
+func (l *link) admits(k Key, h hold, setup uint8) bool {
+	old, had := l.held[k.Session][k]
+	l.set(k, nil)
+	before := sum(l.held[k.Session])
+	l.set(k, &h)
+	after := sum(l.held[k.Session])
+	// What the session as a whole takes more because of this LSP counts at the LSP's set-up priority.
+	var more, less uint64
+	for p := range after {
+		more += after[p]
+		less += before[p]
+	}
+	l.set(k, nil)
+	fits := more-min(less, more) <= l.unreserved(setup)
+	if had {
+		l.set(k, &old)
+	}
+	return fits
+}
+
+// excess is by how much LSPs hold more than there is.
+func (l *link) excess() uint64 {
+	var total uint64
+	for _, s := range l.sums {
+		total += s
+	}
+	return total - min(total, l.Bandwidth)
+}

@@ -1,0 +1,130 @@
+package rsvp
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
+
+func sortedKeys[V any](m map[Key]V) []Key {
+	return slices.SortedFunc(maps.Keys(m), Key.compare)
+}
+
+// inconsistent says what is wrong with the state of all routers together; "": nothing. An LSP that is not up is right
+// if its owner was told that it failed since the events were cleared.
+func (w *world) inconsistent() string {
+	owners := map[Key]int{}
+	for i, n := range w.routers {
+		for k := range n.wanted {
+			owners[k] = i
+		}
+	}
+	for i, n := range w.routers {
+		if what := n.wrong(owners); what != "" {
+			return fmt.Sprintf("router %d: %s", i, what)
+		}
+	}
+	for _, k := range sortedKeys(owners) {
+		i := owners[k]
+		if what := w.walk(k, i); what != "" {
+			return fmt.Sprintf("%s from router %d: %s", k, i, what)
+		}
+	}
+	return ""
+}
+
+// wrong compares a router's tables with each other, and with which LSPs are wanted.
+func (n *node) wrong(owners map[Key]int) string {
+	labels, entries := 0, n.Entries()
+	held := map[int]map[Key]hold{}
+	for k := range n.lsps {
+		if _, ok := owners[k]; !ok {
+			return fmt.Sprintf("state of %s, which nobody wants", k)
+		}
+	}
+	for _, e := range entries {
+		if n.installed[e.Key] != e {
+			return fmt.Sprintf("%+v is to be installed, %+v is", e, n.installed[e.Key])
+		}
+		if e.HasIn {
+			labels++
+			if _, ok := n.labels.used[e.In]; !ok {
+				return fmt.Sprintf("label %d is used, and free", e.In)
+			}
+		}
+		if e.HasOut {
+			if held[e.Interface] == nil {
+				held[e.Interface] = map[Key]hold{}
+			}
+			s := n.lsps[e.Key]
+			held[e.Interface][e.Key] = s.holdShared(e.Bandwidth, s.resv.style == 0x12)
+		}
+	}
+	if len(n.installed) != len(entries) || len(n.labels.used) != labels {
+		return fmt.Sprintf("%d entries, %d installed; %d labels in use, %d taken", len(entries),
+			len(n.installed), labels,
+			len(n.labels.used))
+	}
+	for index, l := range n.interfaces {
+		if what := l.wrong(held[index]); what != "" {
+			return fmt.Sprintf("interface %d: %s", index, what)
+		}
+	}
+	return ""
+}
+
+// wrong sums what entries hold in the plain way.
+func (l *link) wrong(want map[Key]hold) string {
+	var sums [priorities]uint64
+	count := 0
+	for _, holds := range l.held {
+		count += len(holds)
+		for k, h := range holds {
+			if want[k] != h {
+				return fmt.Sprintf("%s holds %+v, its entry has %+v", k, h, want[k])
+			}
+		}
+		for p, s := range sum(holds) {
+			sums[p] += s
+		}
+	}
+	var total uint64
+	for _, s := range sums {
+		total += s
+	}
+	if count != len(want) || sums != l.sums || total > l.Bandwidth {
+		return fmt.Sprintf("%d hold, %d entries; sums %v, want %v; %d of %d", count, len(want), l.sums, sums,
+			total,
+			l.Bandwidth)
+	}
+	return ""
+}
+
+// walk follows a packet from the ingress by labels.
+func (w *world) walk(k Key, router int) string {
+	e, ok := w.routers[router].installed[k]
+	if !ok {
+		failed := slices.ContainsFunc(w.routers[router].events,
+			func(e Event) bool { return e.Kind == Failed && e.Key == k })
+		if !failed {
+			return "not up, and no failure told"
+		}
+		return ""
+	}
+	for hops := 0; e.HasOut; hops++ {
+		to := w.routers[router].peers[e.Interface]
+		if hops > len(w.routers) {
+			return "a loop"
+		}
+		next, ok := w.routers[to.router].installed[k]
+		if !ok || !next.HasIn || next.In != e.Out {
+			return fmt.Sprintf("router %d sends label %d to router %d, which has %+v", router, e.Out,
+				to.router, next)
+		}
+		router, e = to.router, next
+	}
+	if idOf(router) != k.Session.End {
+		return fmt.Sprintf("it ends at router %d", router)
+	}
+	return ""
+}

@@ -1,0 +1,105 @@
+package rsvp
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/pergola-net/pergola/signalling/rsvp/internal/tshark"
+	"github.com/pergola-net/pergola/signalling/rsvp/message"
+)
+
+// TestTsharkDecodesWhatRoutersSend has a network meet faults, and Wireshark's decoder read what was sent: as many
+// messages of each type as are enough to see all that it consists of.
+func TestTsharkDecodesWhatRoutersSend(t *testing.T) {
+	const each = 40
+	var names []string
+	var messages [][]byte
+	seen := map[message.Type]int{}
+	for _, seed := range []uint64{2, 7, 10} {
+		w := randomWorld(t, seed)
+		w.sent = func(_ end, b []byte) {
+			kind := message.Type(b[1])
+			if seen[kind]++; seen[kind] <= each {
+				names, messages = append(names, fmt.Sprintf("%s %d", kind, seen[kind])),
+					append(messages, b)
+			}
+		}
+		w.storm(60)
+	}
+	for _, kind := range []message.Type{message.Path, message.Resv, message.PathErr, message.ResvErr,
+		message.PathTear,
+		message.ResvTear, message.Hello, message.Ack, message.Srefresh} {
+		if seen[kind] == 0 {
+			t.Errorf("no %s was sent", kind)
+		}
+	}
+	tshark.Check(t, names, messages)
+}
+
+// established is a network with an LSP, and what router 1 was sent for it.
+func established(t testing.TB) (*world, [][]byte) {
+	t.Helper()
+	w := chain(t, 3, 1000)
+	w.reduce()
+	var seeds [][]byte
+	w.sent = func(to end, b []byte) {
+		if to.router == 1 {
+			seeds = append(seeds, b)
+		}
+	}
+	q := w.request(1, 1, 400, 0, 1, 2)
+	q.Attribute.Flags = message.SharedStyle
+	w.mustAdd(0, q)
+	w.run(3 * testRefresh)
+	return w, seeds
+}
+
+// FuzzReceive has a neighbour send anything to a router with an LSP: its tables agree after it, and what it sends can
+// be decoded.
+func FuzzReceive(f *testing.F) {
+	_, seeds := established(f)
+	for _, b := range seeds {
+		f.Add(b, true)
+		f.Add(b, false)
+	}
+	f.Fuzz(func(t *testing.T, b []byte, first bool) {
+		if len(b) > 4 {
+			clear(b[2:4])
+		}
+		w, _ := established(t)
+		n, index, from := w.routers[1], 1, w.address(1, 0)
+		if !first {
+			index, from = 2, w.address(1, 2)
+		}
+		n.Receive(w.now, index, from, b)
+		n.settle(t)
+		n.Tick(w.now + time.Second)
+		n.settle(t)
+	})
+}
+
+// settle takes what a router wants to be done, and compares its tables.
+func (n *node) settle(t testing.TB) {
+	t.Helper()
+	out := n.Take()
+	for _, c := range out.Labels {
+		if c.Remove {
+			delete(n.installed, c.Entry.Key)
+		} else {
+			n.installed[c.Entry.Key] = c.Entry
+		}
+	}
+	for _, s := range out.Send {
+		if _, err := message.Decode(s.Message); err != nil {
+			t.Errorf("sent to %s: %v", s.Next, err)
+		}
+	}
+	owners := map[Key]int{}
+	for k := range n.lsps {
+		owners[k] = 0
+	}
+	if what := n.wrong(owners); what != "" {
+		t.Error(what)
+	}
+}

@@ -1,0 +1,31 @@
+package rsvp
+
+import "github.com/pergola-net/pergola/signalling/rsvp/message"
+
+// labels are given in turn, so that one that was returned is not soon given again: a neighbour may still use it.
+type labels struct {
+	first, last, next message.Label
+	used              map[message.Label]struct{}
+}
+
+func newLabels(first, last message.Label) *labels {
+	return &labels{first: first, last: last, next: first, used: make(map[message.Label]struct{})}
+}
+
+func (l *labels) take() (message.Label, bool) {
+	if len(l.used) > int(l.last-l.first) {
+		return 0, false
+	}
+	for {
+		label := l.next
+		if l.next++; l.next > l.last {
+			l.next = l.first
+		}
+		if _, taken := l.used[label]; !taken {
+			l.used[label] = struct{}{}
+			return label, true
+		}
+	}
+}
+
+func (l *labels) giveBack(label message.Label) { delete(l.used, label) }

@@ -1,0 +1,23 @@
+package message_test
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/pergola-net/pergola/signalling/rsvp/internal/tshark"
+	"github.com/pergola-net/pergola/signalling/rsvp/message"
+)
+
+func TestTsharkDecodesEverySample(t *testing.T) {
+	names := slices.Sorted(maps.Keys(samples()))
+	var messages [][]byte
+	for _, name := range names {
+		messages = append(messages, encoded(t, samples()[name]))
+	}
+	signed, err := samples()["hello"].Sign(message.Key{ID: 1, Secret: []byte("secret")}, 1, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tshark.Check(t, append(names, "signed"), append(messages, signed))
+}

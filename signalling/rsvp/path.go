@@ -1,0 +1,266 @@
+package rsvp
+
+import (
+	"net/netip"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/pergola-net/pergola/signalling/rsvp/message"
+)
+
+// lsp is what a router knows of an LSP: path state, and the reservation that came back for it.
+type lsp struct {
+	key  Key
+	path path
+	// in is nil at the ingress, out at the egress.
+	in, out *link
+	next    netip.Addr // the neighbour at out
+	steps   []message.Step
+	expires time.Duration // of path state; not at the ingress
+	refresh time.Duration // of what is sent downstream; not at the egress
+	sent    sent          // downstream
+	heard   heard         // from upstream
+	resv    *resv
+	request *Request // at the ingress
+}
+
+// path is what a Path says.
+type path struct {
+	key      Key
+	hop      message.Hop
+	period   time.Duration
+	route    *message.ExplicitRoute
+	request  message.LabelRequest
+	tspec    message.SenderTspec
+	record   *message.RecordRoute
+	priority message.SessionAttribute
+	ttl      uint8
+	// rest is passed on as it is.
+	rest []message.Object
+}
+
+// readPath reads a Path; false: something is missing. Of one with an unknown object, only what an error needs is there.
+func readPath(m message.Message) (path, bool) {
+	p := path{ttl: m.TTL, period: defaultRefresh,
+		priority: message.SessionAttribute{Setup: neverPreempts}}
+	var session, template, hop, tspec, label bool
+	for _, o := range m.Objects {
+		switch o := o.(type) {
+		case message.Session:
+			p.key.Session, session = o, true
+		case message.SenderTemplate:
+			p.key.Sender, p.key.LSP, template = o.Sender, o.LSP, true
+		case message.Hop:
+			p.hop, hop = o, true
+		case message.TimeValues:
+			p.period = min(time.Duration(o.Milliseconds)*time.Millisecond, maxPeriod)
+		case message.ExplicitRoute:
+			p.route = &o
+		case message.LabelRequest:
+			p.request, label = o, true
+		case message.SenderTspec:
+			p.tspec, tspec = o, true
+		case message.RecordRoute:
+			p.record = &o
+		case message.SessionAttribute:
+			o.Holding = min(o.Holding, o.Setup)
+			p.priority = o
+			p.rest = append(p.rest, o)
+		case message.ID, message.IDAck, message.Integrity:
+		default:
+			p.rest = append(p.rest, o)
+		}
+	}
+	return p, session && template && hop && tspec && (label || m.Type != message.Path)
+}
+
+func (r *Router) receivePath(in *link, m message.Message) {
+	p, ok := readPath(m)
+	if !ok {
+		r.Counters.Malformed++
+		return
+	}
+	if !in.Prefix.Contains(p.hop.Addr) || r.own(p.hop.Addr) {
+		r.Counters.Foreign++
+		return
+	}
+	h := r.acknowledge(in, p.hop.Addr, m)
+	s := r.lsps[p.key]
+	if s != nil && h.before(s.heard) {
+		return
+	}
+	if s != nil && s.in == nil { // a Path of our own came back
+		r.pathErr(in, p.hop.Addr, p, problem(message.RouteLoop))
+		return
+	}
+	if p.record != nil && slices.ContainsFunc(p.record.Records,
+		func(rec message.Record) bool { return rec.Addr.IsValid() && r.own(rec.Addr) }) {
+		r.pathErr(in, p.hop.Addr, p, problem(message.RouteLoop))
+		return
+	}
+	fresh := lsp{key: p.key, path: p, in: in, expires: r.now + lifetime(p.period)}
+	if e := r.routeLSP(&fresh); e.Code != 0 {
+		r.pathErr(in, p.hop.Addr, p, e)
+		return
+	}
+	if s != nil && (s.out != fresh.out || s.next != fresh.next) {
+		r.remove(s, false, true)
+		s = nil
+	}
+	if s == nil {
+		if e := r.early(&fresh); e.Code != 0 {
+			r.pathErr(in, p.hop.Addr, p, e)
+			return
+		}
+		r.add(&fresh)
+		r.remember(&fresh.heard, h, false, p.key)
+		r.passOn(&fresh)
+		return
+	}
+	changed := s.in != in || !samePath(s.path, p)
+	s.path, s.in, s.steps, s.expires = p, in, fresh.steps, fresh.expires
+	r.remember(&s.heard, h, false, p.key)
+	if s.resv != nil && s.out != nil { // the holding priority may be another one
+		held := s.holdShared(s.resv.bandwidth, s.resv.style == message.SharedExplicit)
+		s.out.set(s.key, &held)
+	}
+	if changed {
+		r.passOn(s)
+	}
+}
+
+// passOn sends the Path to the next router, or at the egress the Resv back.
+func (r *Router) passOn(s *lsp) {
+	if s.out == nil {
+		r.reserveAtEgress(s)
+		return
+	}
+	r.sendPath(s)
+}
+
+// early refuses what would be refused when the reservation comes.
+func (r *Router) early(s *lsp) message.ErrorSpec {
+	if s.out != nil && !s.out.admits(s.key, s.hold(bytesOf(s.path.tspec.Bucket.Rate)), s.path.priority.Setup) {
+		return message.ErrorSpec{Code: message.AdmissionFailure, Value: message.BandwidthUnavailable}
+	}
+	return message.ErrorSpec{}
+}
+
+func samePath(a, b path) bool {
+	a.ttl, b.ttl = 0, 0
+	return reflect.DeepEqual(a, b)
+}
+
+// routeLSP finds the next router of an LSP (RFC 3209, section 4.3.4.1), and what is left of its explicit route.
+func (r *Router) routeLSP(s *lsp) message.ErrorSpec {
+	end := s.key.Session.End
+	if s.path.route == nil {
+		return r.routeTo(s, end, message.NoRoute)
+	}
+	steps := s.path.route.Steps
+	if len(steps) == 0 {
+		return problem(message.BadExplicitRoute)
+	}
+	if s.in != nil && !r.isStep(steps[0]) && !steps[0].Loose {
+		return problem(message.BadInitialStep)
+	}
+	for len(steps) > 0 && r.isStep(steps[0]) {
+		steps = steps[1:]
+	}
+	if len(steps) == 0 {
+		return r.routeTo(s, end, message.NoRoute)
+	}
+	step := steps[0]
+	if !step.Prefix.IsValid() {
+		return problem(message.BadExplicitRoute)
+	}
+	s.steps = steps
+	if step.Loose {
+		return r.routeTo(s, step.Prefix.Addr(), message.BadLooseNode)
+	}
+	if s.out = r.connected(step.Prefix.Addr()); s.out == nil || step.Prefix.Bits() != step.Prefix.Addr().BitLen() {
+		return problem(message.BadStrictNode)
+	}
+	s.next = step.Prefix.Addr()
+	return message.ErrorSpec{}
+}
+
+// isStep tells whether a step of an explicit route is this router.
+func (r *Router) isStep(step message.Step) bool {
+	if !step.Prefix.IsValid() {
+		return false
+	}
+	if step.Prefix.Contains(r.config.ID) {
+		return true
+	}
+	for _, i := range r.config.Interfaces {
+		if step.Prefix.Contains(i.Prefix.Addr()) {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *Router) routeTo(s *lsp, a netip.Addr, failed uint16) message.ErrorSpec {
+	if r.own(a) {
+		return message.ErrorSpec{} // the egress
+	}
+	var ok bool
+	if s.out, s.next, ok = r.hopTo(a); !ok {
+		return problem(failed)
+	}
+	return message.ErrorSpec{}
+}
+
+func problem(value uint16) message.ErrorSpec {
+	return message.ErrorSpec{Code: message.RoutingProblem, Value: value}
+}
+
+func (r *Router) sendPath(s *lsp) {
+	s.refresh = r.now + r.jittered()
+	if s.path.ttl <= 1 {
+		return
+	}
+	hop := message.Hop{Addr: s.out.Prefix.Addr(), Handle: uint32(s.out.Index)}
+	m := message.Message{Type: message.Path, TTL: s.path.ttl - 1, Objects: []message.Object{s.key.Session, hop,
+		r.timeValues()}}
+	if len(s.steps) > 0 {
+		m.Objects = append(m.Objects, message.ExplicitRoute{Steps: s.steps})
+	}
+	m.Objects = append(m.Objects, s.path.request)
+	m.Objects = append(m.Objects, s.path.rest...)
+	m.Objects = append(m.Objects, s.key.template(), s.path.tspec)
+	if s.path.record != nil {
+		m.Objects = append(m.Objects, message.RecordRoute{Records: append([]message.Record{
+			{Addr: s.out.Prefix.Addr()}}, s.path.record.Records...)})
+	}
+	r.note(false, r.number(s.out, &m), s)
+	r.send(s.out, s.next, s.key.Sender, s.key.Session.End, m)
+}
+
+func (k Key) template() message.SenderTemplate {
+	return message.SenderTemplate{Sender: k.Sender, LSP: k.LSP}
+}
+func (k Key) filter() message.FilterSpec { return message.FilterSpec{Sender: k.Sender, LSP: k.LSP} }
+
+func (r *Router) timeValues() message.TimeValues {
+	return message.TimeValues{Milliseconds: uint32(r.config.Refresh / time.Millisecond)}
+}
+
+// jittered is a period of 0.5 to 1.5 of the mean (RFC 2205, section 3.7).
+func (r *Router) jittered() time.Duration {
+	mean := r.config.Refresh
+	return mean/2 + time.Duration(r.config.Random()%uint64(mean+1))
+}
+
+// lifetime is how long state lives without a refresh (RFC 2205, section 3.7).
+func lifetime(period time.Duration) time.Duration { return (2*multiplier + 1) * 3 * period / 4 }
+
+func (r *Router) add(s *lsp) {
+	r.lsps[s.key] = s
+	if r.sessions[s.key.Session] == nil {
+		r.sessions[s.key.Session] = make(map[Key]*lsp)
+	}
+	r.sessions[s.key.Session][s.key] = s
+}

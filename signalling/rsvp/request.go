@@ -1,0 +1,143 @@
+package rsvp
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/pergola-net/pergola/signalling/rsvp/message"
+)
+
+// Request is an LSP that begins at this router.
+type Request struct {
+	Key       Key
+	Route     []message.Step // nil: as packets to the egress are routed
+	Bandwidth uint64         // bytes a second
+	MaxPacket uint32         // bytes; 0: 1500
+	// Attribute has priorities, flags and a name. SharedStyle asks for SE.
+	Attribute message.SessionAttribute
+	Record    bool // the routers on the way
+	// Replaces is an LSP of the same session that is torn down when this one is up: make before break. Both need
+	// SharedStyle, so that they share what they reserve. 0: none.
+	Replaces uint16
+}
+
+const (
+	etherTypeIPv4  = 0x0800
+	defaultPacket  = 1500
+	minimumPoliced = 20
+)
+
+// Add sets up an LSP. The router goes on trying until it is removed.
+func (r *Router) Add(now time.Duration, q Request) error {
+	r.advance(now)
+	k, a := q.Key, q.Attribute
+	switch {
+	case r.lsps[k] != nil:
+		return fmt.Errorf("add %s: it is there already", k)
+	case a.Setup < a.Holding || a.Setup >= priorities:
+		return fmt.Errorf("add %s: set-up priority %d is better than holding priority %d, or above 7", k,
+			a.Setup, a.Holding)
+	case q.Replaces != 0 && (a.Flags&message.SharedStyle == 0 || q.Replaces == k.LSP ||
+		r.lsps[q.replaced()] == nil):
+		return fmt.Errorf("add %s: LSP %d to replace is not there, or the two share no reservation", k,
+			q.Replaces)
+	}
+	if q.MaxPacket == 0 {
+		q.MaxPacket = defaultPacket
+	}
+	bucket := message.Bucket{Rate: float32(q.Bandwidth), Size: float32(q.MaxPacket), Peak: float32(q.Bandwidth),
+		MinPoliced: min(minimumPoliced, q.MaxPacket), MaxPacket: q.MaxPacket}
+	s := &lsp{key: k, request: &q, path: path{key: k, ttl: ttl, period: r.config.Refresh, priority: a,
+		request: message.LabelRequest{EtherType: etherTypeIPv4}, tspec: message.SenderTspec{Bucket: bucket},
+		rest: []message.Object{a}}}
+	if q.Route != nil {
+		s.path.route = &message.ExplicitRoute{Steps: q.Route}
+	}
+	if q.Record {
+		s.path.record = &message.RecordRoute{}
+	}
+	if e := r.routeLSP(s); e.Code != 0 {
+		return fmt.Errorf("add %s: %s", k, message.ErrorText(e.Code, e.Value))
+	}
+	if s.out == nil {
+		return fmt.Errorf("add %s: it would end where it begins", k)
+	}
+	if e := r.early(s); e.Code != 0 {
+		return fmt.Errorf("add %s: %s at interface %d: %d bytes/s asked for, %d unreserved at priority %d", k,
+			message.ErrorText(e.Code, e.Value), s.out.Index, q.Bandwidth, s.out.unreserved(a.Setup),
+			a.Setup)
+	}
+	r.add(s)
+	r.sendPath(s)
+	return nil
+}
+
+func (q Request) replaced() Key { return Key{q.Key.Session, q.Key.Sender, q.Replaces} }
+
+// ErrNoLSP is the error of a request for an LSP that does not begin here.
+var ErrNoLSP = errors.New("no such LSP begins here")
+
+// Remove tears an LSP down.
+func (r *Router) Remove(now time.Duration, k Key) error {
+	r.advance(now)
+	s := r.lsps[k]
+	if s == nil || s.request == nil {
+		return fmt.Errorf("remove %s: %w", k, ErrNoLSP)
+	}
+	r.remove(s, false, true)
+	return nil
+}
+
+// up is told at the ingress when the reservation has come.
+func (r *Router) up(s *lsp) {
+	var route []message.Record
+	if s.resv.record != nil {
+		route = s.resv.record.Records
+	}
+	r.event(Up, s.key, message.ErrorSpec{}, route)
+	old := r.lsps[s.request.replaced()]
+	if s.request.Replaces == 0 || old == nil || old.request == nil {
+		return
+	}
+	r.remove(old, false, true)
+	s.request.Replaces = 0
+	r.event(Replaced, old.key, message.ErrorSpec{}, nil)
+}
+
+// Entries is what is installed, in a fixed order.
+func (r *Router) Entries() (all []Entry) {
+	for _, s := range r.sorted() {
+		if s.resv != nil {
+			all = append(all, s.entry())
+		}
+	}
+	return all
+}
+
+// Unreserved is what LSPs of each set-up priority can still have at an interface, in bytes a second.
+func (r *Router) Unreserved(index int) (free [priorities]uint64) {
+	if l := r.interfaces[index]; l != nil {
+		for p := range free {
+			free[p] = l.unreserved(uint8(p))
+		}
+	}
+	return free
+}
+
+// sorted is all LSPs in a fixed order, so that a run can be repeated.
+func (r *Router) sorted() []*lsp {
+	return slices.SortedFunc(maps.Values(r.lsps), func(a, b *lsp) int { return a.key.compare(b.key) })
+}
+
+func (k Key) compare(o Key) int {
+	for _, c := range []int{k.Session.End.Compare(o.Session.End), int(k.Session.Tunnel) - int(o.Session.Tunnel),
+		k.Session.Extended.Compare(o.Session.Extended), k.Sender.Compare(o.Sender), int(k.LSP) - int(o.LSP)} {
+		if c != 0 {
+			return c
+		}
+	}
+	return 0
+}

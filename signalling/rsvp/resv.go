@@ -1,0 +1,379 @@
+package rsvp
+
+import (
+	"math"
+	"net/netip"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/pergola-net/pergola/signalling/rsvp/message"
+)
+
+// resv is a reservation.
+type resv struct {
+	in        message.Label // given to the router before this one; not at the ingress
+	out       message.Label // got from the next one; not at the egress
+	flowspec  message.Flowspec
+	style     message.Style
+	record    *message.RecordRoute // as it came; at the egress nil
+	expires   time.Duration        // not at the egress
+	refresh   time.Duration        // of what is sent upstream; not at the ingress
+	bandwidth uint64
+	period    time.Duration // of the refreshes that come
+	sent      sent          // upstream
+	heard     heard         // from downstream
+}
+
+// flow is what a Resv says of one LSP.
+type flow struct {
+	key      Key
+	label    message.Label
+	labelled bool
+	flowspec message.Flowspec
+	record   *message.RecordRoute
+}
+
+// reservations is what a Resv, ResvTear or ResvErr says.
+type reservations struct {
+	session message.Session
+	hop     message.Hop
+	period  time.Duration
+	style   message.Style
+	flows   []flow
+	failure message.ErrorSpec
+	heard   heard
+}
+
+// readResv reads flow descriptors of both styles: a flowspec is that of all filters up to the next flowspec.
+func readResv(m message.Message) (v reservations, ok bool) {
+	var hop, session bool
+	var spec message.Flowspec
+	v.period = defaultRefresh
+	for _, o := range m.Objects {
+		switch o := o.(type) {
+		case message.Session:
+			v.session, session = o, true
+		case message.Hop:
+			v.hop, hop = o, true
+		case message.TimeValues:
+			v.period = min(time.Duration(o.Milliseconds)*time.Millisecond, maxPeriod)
+		case message.Style:
+			v.style = o
+		case message.ErrorSpec:
+			v.failure = o
+		case message.Flowspec:
+			spec = o
+		case message.FilterSpec:
+			v.flows = append(v.flows, flow{flowspec: spec, key: Key{v.session, o.Sender, o.LSP}})
+		case message.Label:
+			if last := len(v.flows) - 1; last >= 0 {
+				v.flows[last].label, v.flows[last].labelled = o, true
+			}
+		case message.RecordRoute:
+			if last := len(v.flows) - 1; last >= 0 {
+				v.flows[last].record = &o
+			}
+		}
+	}
+	known := v.style == message.FixedFilter || v.style == message.SharedExplicit
+	return v, hop && session && known && len(v.flows) > 0
+}
+
+func (r *Router) receiveResv(in *link, m message.Message) {
+	v, ok := readResv(m)
+	if !ok || slices.ContainsFunc(v.flows, func(f flow) bool { return !f.labelled || f.flowspec.Service == 0 }) {
+		r.Counters.Malformed++
+		return
+	}
+	v.heard = r.acknowledge(in, v.hop.Addr, m)
+	var changed []*lsp
+	for _, f := range v.flows {
+		s := r.downstream(f.key, in, v.hop.Addr)
+		if s == nil || s.resv != nil && v.heard.before(s.resv.heard) {
+			continue
+		}
+		if r.reserve(s, v, f) && s.in != nil {
+			changed = append(changed, s)
+		}
+	}
+	r.sendResvs(changed)
+	// A number stands for all LSPs of its message. If one was refused, the number is not known: the message comes
+	// again in full.
+	if slices.ContainsFunc(v.flows, func(f flow) bool {
+		s := r.lsps[f.key]
+		return s == nil || s.resv == nil || s.resv.heard != v.heard
+	}) {
+		r.forget(v.heard)
+	}
+}
+
+// downstream finds the LSP of which a message came from the next router.
+func (r *Router) downstream(k Key, in *link, hop netip.Addr) *lsp {
+	s := r.lsps[k]
+	if s == nil {
+		r.Counters.Stateless++
+		return nil
+	}
+	if s.out != in || s.next != hop {
+		r.Counters.Foreign++
+		return nil
+	}
+	return s
+}
+
+// reserve makes or refreshes a reservation, and tells whether the router before this one has to know.
+func (r *Router) reserve(s *lsp, v reservations, f flow) bool {
+	if f.record != nil && slices.ContainsFunc(f.record.Records,
+		func(rec message.Record) bool { return rec.Addr.IsValid() && r.own(rec.Addr) }) {
+		r.resvErr(s, v.style, f.flowspec, problem(message.RouteLoop))
+		return false
+	}
+	old := s.resv
+	fresh := resv{out: f.label, flowspec: f.flowspec, style: v.style, record: f.record,
+		expires: r.now + lifetime(v.period), period: v.period, bandwidth: bytesOf(f.flowspec.Bandwidth())}
+	if old != nil {
+		fresh.in, fresh.refresh, fresh.sent, fresh.heard = old.in, old.refresh, old.sent, old.heard
+		if sameResv(*old, fresh) {
+			old.expires, old.period = fresh.expires, fresh.period
+			r.remember(&old.heard, v.heard, true, s.key)
+			return false
+		}
+	}
+	h := s.holdShared(fresh.bandwidth, fresh.style == message.SharedExplicit)
+	if !s.out.admits(s.key, h, s.path.priority.Setup) {
+		r.refuseResv(s, v, f)
+		return false
+	}
+	if old == nil && s.in != nil {
+		var ok bool
+		if fresh.in, ok = r.labels.take(); !ok {
+			r.pathErr(s.in, s.path.hop.Addr, s.path, problem(message.LabelAllocation))
+			return false
+		}
+	}
+	s.resv = &fresh
+	r.remember(&fresh.heard, v.heard, true, s.key)
+	s.out.set(s.key, &h)
+	r.preempt(s)
+	r.install(s)
+	if old == nil && s.in == nil {
+		r.up(s)
+	}
+	return true
+}
+
+// refuseResv tells both ends that there is not enough. What was reserved before stays.
+func (r *Router) refuseResv(s *lsp, v reservations, f flow) {
+	e := message.ErrorSpec{Code: message.AdmissionFailure, Value: message.BandwidthUnavailable}
+	if s.resv != nil {
+		e.Flags |= message.InPlace
+		s.resv.expires = r.now + lifetime(v.period)
+		// If the next router has restarted, the old label leads nowhere, or into another LSP.
+		if s.resv.out != f.label {
+			s.resv.out = f.label
+			r.install(s)
+		}
+	}
+	r.resvErr(s, v.style, f.flowspec, e)
+	if s.in == nil {
+		e.Node = r.config.ID
+		r.event(Failed, s.key, e, nil)
+		return
+	}
+	r.pathErr(s.in, s.path.hop.Addr, s.path, e)
+}
+
+func sameResv(a, b resv) bool {
+	a.expires, b.expires = 0, 0
+	a.period, b.period = 0, 0
+	return reflect.DeepEqual(a, b)
+}
+
+// hold is what an LSP is going to hold.
+func (s *lsp) hold(bandwidth uint64) hold {
+	return s.holdShared(bandwidth, s.path.priority.Flags&message.SharedStyle != 0)
+}
+func (s *lsp) holdShared(bandwidth uint64, shared bool) hold {
+	return hold{bandwidth: bandwidth, holding: s.path.priority.Holding, shared: shared}
+}
+
+// bytesOf rounds a rate up to whole bytes a second, so that sums are exact.
+func bytesOf(rate float32) uint64 {
+	if rate >= 1<<62 {
+		return 1 << 62
+	}
+	return uint64(math.Ceil(float64(rate)))
+}
+
+// preempt takes LSPs of lower priority away until there is room again, those with the lowest first.
+func (r *Router) preempt(winner *lsp) {
+	for l := winner.out; l.excess() > 0; {
+		var victim *lsp
+		for _, s := range r.lsps {
+			if s == winner || s.out != l || s.resv == nil ||
+				s.path.priority.Holding <= winner.path.priority.Setup ||
+				s.resv.bandwidth == 0 {
+				continue
+			}
+			if victim == nil || worse(s, victim) {
+				victim = s
+			}
+		}
+		if victim == nil {
+			return
+		}
+		e := message.ErrorSpec{Node: r.config.ID, Flags: message.PathStateRemoved, Code: message.PolicyFailure,
+			Value: message.FlowPreempted}
+		if victim.in == nil {
+			r.event(Failed, victim.key, e, nil)
+			r.unreserve(victim)
+			continue
+		}
+		r.pathErr(victim.in, victim.path.hop.Addr, victim.path, e)
+		r.remove(victim, true, true)
+	}
+}
+
+// worse is the order in which LSPs are pre-empted: by priority, then the largest, then any fixed order.
+func worse(a, b *lsp) bool {
+	switch {
+	case a.path.priority.Holding != b.path.priority.Holding:
+		return a.path.priority.Holding > b.path.priority.Holding
+	case a.resv.bandwidth != b.resv.bandwidth:
+		return a.resv.bandwidth > b.resv.bandwidth
+	}
+	return a.key.compare(b.key) > 0
+}
+
+// reserveAtEgress answers a Path.
+func (r *Router) reserveAtEgress(s *lsp) {
+	style := message.FixedFilter
+	if s.path.priority.Flags&message.SharedStyle != 0 {
+		style = message.SharedExplicit
+	}
+	spec := message.Flowspec{Service: message.ControlledLoad, Bucket: s.path.tspec.Bucket}
+	if s.resv == nil {
+		label, ok := r.labels.take()
+		if !ok {
+			r.pathErr(s.in, s.path.hop.Addr, s.path, problem(message.LabelAllocation))
+			r.remove(s, false, false)
+			return
+		}
+		s.resv = &resv{in: label}
+		r.event(Up, s.key, message.ErrorSpec{}, nil)
+	}
+	s.resv.flowspec, s.resv.style, s.resv.bandwidth = spec, style, bytesOf(spec.Bandwidth())
+	r.install(s)
+	r.sendResvs([]*lsp{s})
+}
+
+// sendResvs tells the routers before this one. A shared reservation is told with all its LSPs from the same router.
+func (r *Router) sendResvs(changed []*lsp) {
+	told := make(map[*lsp]bool)
+	for _, s := range changed {
+		if told[s] || s.resv == nil {
+			continue
+		}
+		group := []*lsp{s}
+		if s.resv.style == message.SharedExplicit {
+			group = r.sharing(s)
+		}
+		for _, g := range group {
+			told[g] = true
+			g.resv.refresh = r.now + r.jittered()
+		}
+		r.sendResv(group)
+	}
+}
+
+// sharing is the LSPs that a shared reservation is for, in the order of their numbers.
+func (r *Router) sharing(s *lsp) (group []*lsp) {
+	for _, other := range r.sessions[s.key.Session] {
+		if other.resv != nil && other.resv.style == message.SharedExplicit && other.in == s.in &&
+			other.path.hop == s.path.hop {
+			group = append(group, other)
+		}
+	}
+	slices.SortFunc(group, func(a, b *lsp) int {
+		if c := a.key.Sender.Compare(b.key.Sender); c != 0 {
+			return c
+		}
+		return int(a.key.LSP) - int(b.key.LSP)
+	})
+	return group
+}
+
+func (r *Router) sendResv(group []*lsp) {
+	first := group[0]
+	m := message.Message{Type: message.Resv, TTL: ttl, Objects: []message.Object{first.key.Session,
+		first.hopUp(), r.timeValues(), first.resv.style, largest(group)}}
+	for _, s := range group {
+		m.Objects = append(m.Objects, s.key.filter(), s.resv.in)
+		if s.path.record != nil {
+			m.Objects = append(m.Objects, message.RecordRoute{Records: s.recorded()})
+		}
+	}
+	r.note(true, r.number(first.in, &m), group...)
+	r.send(first.in, first.path.hop.Addr, first.in.Prefix.Addr(), first.path.hop.Addr, m)
+}
+
+// largest is the flowspec of a shared reservation.
+func largest(group []*lsp) message.Flowspec {
+	most := group[0].resv.flowspec
+	for _, s := range group[1:] {
+		if s.resv.flowspec.Bandwidth() > most.Bandwidth() {
+			most = s.resv.flowspec
+		}
+	}
+	return most
+}
+
+// hopUp is this router as the one before it sees it; the handle is that one's own.
+func (s *lsp) hopUp() message.Hop {
+	return message.Hop{Addr: s.in.Prefix.Addr(), Handle: s.path.hop.Handle}
+}
+
+// recorded is the way from here to the egress.
+func (s *lsp) recorded() []message.Record {
+	records := []message.Record{{Addr: s.in.Prefix.Addr()}}
+	if s.path.priority.Flags&message.LabelRecording != 0 {
+		records = append(records, message.Record{IsLabel: true, Label: uint32(s.resv.in)})
+	}
+	if s.resv.record != nil {
+		records = append(records, s.resv.record.Records...)
+	}
+	return records
+}
+
+func (r *Router) install(s *lsp) {
+	r.out.Labels = append(r.out.Labels, LabelChange{Entry: s.entry()})
+}
+
+func (s *lsp) entry() Entry {
+	e := Entry{Key: s.key, HasIn: s.in != nil, HasOut: s.out != nil, In: s.resv.in, Out: s.resv.out, Next: s.next}
+	if s.out != nil {
+		e.Interface, e.Bandwidth = s.out.Index, s.resv.bandwidth
+	}
+	return e
+}
+
+// unreserve takes the reservation of an LSP back, and leaves its path state.
+func (r *Router) unreserve(s *lsp) {
+	if s.resv == nil {
+		return
+	}
+	r.out.Labels = append(r.out.Labels, LabelChange{Remove: true, Entry: s.entry()})
+	if s.in != nil {
+		r.labels.giveBack(s.resv.in)
+	}
+	if s.out != nil {
+		s.out.set(s.key, nil)
+	}
+	delete(r.sentIDs, s.resv.sent.id)
+	r.forget(s.resv.heard)
+	if s.in == nil || s.out == nil {
+		r.event(Down, s.key, message.ErrorSpec{}, nil)
+	}
+	s.resv = nil
+}

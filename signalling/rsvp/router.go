@@ -1,0 +1,314 @@
+// Package rsvp is a router's part of RSVP-TE (RFC 2205, 2209, 3209) without I/O and without a clock: a state machine.
+//
+// Inputs are messages with the interface that they came by, ticks, and requests of the router's owner; each has the
+// time. What a Router wants to be done is fetched by Take after each input: messages to send, labels to install and to
+// remove, events. Nothing is called but the routes and the random numbers of Config.
+//
+// Built: LSPs with a bandwidth along strict and loose explicit routes, or without one; soft state with jitter and
+// expiry; teardown from both ends; errors in both directions; admission by priority, and pre-emption; SE style and
+// make-before-break; RECORD_ROUTE with labels, and loops that it shows; Hello; refresh reduction; authentication, but
+// no challenge to a peer.
+//
+// Not built: see docs/decisions/027.
+package rsvp
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/pergola-net/pergola/signalling/rsvp/message"
+)
+
+// Interface is a link of the router.
+type Interface struct {
+	Index     int          // above 0
+	Prefix    netip.Prefix // the router's own address on the link, and its length
+	Bandwidth uint64       // that LSPs can reserve, in bytes a second
+	// Keys authenticate messages (RFC 2747): the first signs, each is accepted; none: nothing is signed. Where a
+	// link has more than two routers, each signs by a key ID of its own: sequence numbers are followed by it.
+	Keys []message.Key
+}
+
+// Config is what a Router is made with.
+type Config struct {
+	ID         netip.Addr // of the router, not of one of its interfaces
+	Interfaces []Interface
+	// Route gives the way to an address that is on no link of the router.
+	Route func(netip.Addr) (index int, next netip.Addr, ok bool)
+	// Random gives random bits: for jitter.
+	Random func() uint64
+	// Refresh is the mean period of refreshes (R of RFC 2205, section 3.7); 0: 30 s.
+	Refresh time.Duration
+	// FirstLabel and LastLabel are the labels to give; 0: all that are not reserved.
+	FirstLabel, LastLabel message.Label
+	// Hello is the interval of Hellos to the neighbours that LSPs come from and go to; 0: none are sent. Instance
+	// is above 0, and another one after each restart; 0: Hellos are not answered.
+	Hello    time.Duration
+	Instance uint32
+	// Reduce sends refreshes as lists of numbers to neighbours that take them (RFC 2961).
+	Reduce bool
+	// Sequence is where sequence numbers of signed messages begin: above those of before a restart. The time in
+	// nanoseconds will do.
+	Sequence uint64
+}
+
+// Key names an LSP.
+type Key struct {
+	Session message.Session
+	Sender  netip.Addr
+	LSP     uint16
+}
+
+func (k Key) String() string { return fmt.Sprintf("LSP %d of %s, %s", k.LSP, k.Sender, k.Session) }
+
+// Send is a message to send.
+type Send struct {
+	Interface int
+	Next      netip.Addr // the neighbour to send it to
+	// Source and Dest are addresses for the IP header.
+	Source, Dest netip.Addr
+	RouterAlert  bool
+	Message      []byte
+}
+
+// Entry is what packets of an LSP meet here. Without HasIn the LSP begins here, without HasOut it ends here.
+type Entry struct {
+	Key           Key
+	HasIn, HasOut bool
+	In, Out       message.Label
+	Interface     int        // to the next router
+	Next          netip.Addr // its address
+	Bandwidth     uint64     // bytes a second, reserved at Interface
+}
+
+// Output is what is to be done, each list in its order.
+type Output struct {
+	Send   []Send
+	Labels []LabelChange
+	Events []Event
+}
+
+// LabelChange installs an entry, in the place of the one of the same LSP, or removes it.
+type LabelChange struct {
+	Remove bool
+	Entry  Entry
+}
+
+// What an Event says.
+const (
+	Up       = "up"       // the LSP carries packets; its ends are told
+	Down     = "down"     // it does not any more
+	Failed   = "failed"   // a router reported an error; Error has it
+	Replaced = "replaced" // make before break has torn the LSP down
+	// Of a neighbour, which is Error.Node:
+	Restarted = "restarted" // it has lost its state
+	Lost      = "lost"      // it is silent
+)
+
+// Event is something that the owner of the ends of an LSP wants to know.
+type Event struct {
+	Kind  string
+	Key   Key
+	Error message.ErrorSpec
+	Route []message.Record // of Up, at the ingress: the routers on the way
+}
+
+// Counters count messages that had no effect.
+type Counters struct {
+	Malformed uint64 // not decoded, or without an object that they need
+	Foreign   uint64 // not from the neighbour that the LSP has there
+	Stateless uint64 // for an LSP that is not here
+	Forged    uint64 // without a digest, or with a wrong one
+	Replayed  uint64 // with a sequence number that was seen, or is too old
+}
+
+// Router is the state of one router.
+type Router struct {
+	Counters   Counters
+	config     Config
+	now        time.Duration
+	shift      time.Duration // from the caller's time to now: the sum of all jumps back
+	interfaces map[int]*link
+	lsps       map[Key]*lsp
+	sessions   map[message.Session]map[Key]*lsp
+	labels     *labels
+	neighbours map[place]*neighbour
+	sequence   uint64
+	// Of refresh reduction: numbers are those of the epoch, which is another one after a restart.
+	epoch    uint32
+	nextID   uint32
+	sentIDs  map[uint32]numbered
+	heardIDs map[heard]numbered
+	out      Output
+}
+
+const (
+	defaultRefresh = 30 * time.Second
+	multiplier     = 3 // K: of so many refreshes, one has to come
+	maxPeriod      = time.Hour
+	ttl            = 255
+	firstLabel     = 16
+	neverPreempts  = 7
+)
+
+// New makes a router without LSPs.
+func New(c Config) (*Router, error) {
+	if c.Refresh == 0 {
+		c.Refresh = defaultRefresh
+	}
+	if c.LastLabel == 0 {
+		c.FirstLabel, c.LastLabel = firstLabel, message.MaxLabel
+	}
+	switch {
+	case !c.ID.IsValid() || c.Random == nil:
+		return nil, errors.New("new RSVP router: no identifier, or no random numbers")
+	case c.Hello < 0 || c.Hello > 0 && c.Instance == 0:
+		return nil, errors.New("new RSVP router: Hellos without an instance")
+	case c.Refresh < time.Millisecond || c.Refresh > maxPeriod:
+		return nil, fmt.Errorf("new RSVP router: a refresh period of %s; 1 ms to %s", c.Refresh, maxPeriod)
+	case c.FirstLabel < firstLabel || c.LastLabel > message.MaxLabel || c.FirstLabel > c.LastLabel:
+		return nil, fmt.Errorf("new RSVP router: labels %d to %d; %d to %d", c.FirstLabel, c.LastLabel,
+			firstLabel,
+			message.MaxLabel)
+	}
+	r := &Router{config: c, interfaces: make(map[int]*link), lsps: make(map[Key]*lsp),
+		sessions: make(map[message.Session]map[Key]*lsp), labels: newLabels(c.FirstLabel, c.LastLabel),
+		neighbours: make(map[place]*neighbour), sequence: c.Sequence,
+		epoch: uint32(c.Random()) & epochMask, sentIDs: make(map[uint32]numbered),
+		heardIDs: make(map[heard]numbered)}
+	for _, i := range c.Interfaces {
+		if i.Index <= 0 || !i.Prefix.IsValid() || r.interfaces[i.Index] != nil {
+			return nil, fmt.Errorf("new RSVP router: interface %d with %s: wrong, or twice", i.Index,
+				i.Prefix)
+		}
+		r.interfaces[i.Index] = newLink(i)
+	}
+	return r, nil
+}
+
+// Take gives what is to be done since the last call.
+func (r *Router) Take() Output {
+	out := r.out
+	r.out = Output{}
+	return out
+}
+
+// Receive takes a message that came by an interface, in a packet with a source address.
+func (r *Router) Receive(now time.Duration, index int, from netip.Addr, b []byte) {
+	r.advance(now)
+	in := r.interfaces[index]
+	if in == nil {
+		return
+	}
+	m, err := r.decode(in, b)
+	if errors.Is(err, errUnauthentic) {
+		return
+	}
+	if err != nil {
+		r.Counters.Malformed++
+		r.refuse(in, m, err)
+		return
+	}
+	in.reduces = m.Flags&message.RefreshReduction != 0
+	for _, inner := range m.Bundled {
+		r.dispatch(in, from, inner)
+	}
+	r.dispatch(in, from, m)
+}
+
+func (r *Router) dispatch(in *link, from netip.Addr, m message.Message) {
+	r.receiveAcks(in, m)
+	switch m.Type {
+	case message.Path:
+		r.receivePath(in, m)
+	case message.Resv:
+		r.receiveResv(in, m)
+	case message.PathTear:
+		r.receivePathTear(in, m)
+	case message.ResvTear:
+		r.receiveResvTear(in, m)
+	case message.PathErr:
+		r.receivePathErr(in, m)
+	case message.ResvErr:
+		r.receiveResvErr(in, m)
+	case message.Hello:
+		r.receiveHello(in, from, m)
+	case message.Srefresh:
+		r.receiveSummary(in, from, m)
+	default: // an Ack or a Bundle; or not built
+	}
+}
+
+// refuse answers a Path with an object that is not known.
+func (r *Router) refuse(in *link, m message.Message, err error) {
+	var e *message.Error
+	p, ok := readPath(m)
+	if !errors.As(err, &e) || e.Code == 0 || m.Type != message.Path || !ok || !in.Prefix.Contains(p.hop.Addr) {
+		return
+	}
+	r.pathErr(in, p.hop.Addr, p, message.ErrorSpec{Code: e.Code, Value: e.Value})
+}
+
+// advance sets the time. A clock that jumps back goes on from where it was, so that timers do not wait for it.
+func (r *Router) advance(now time.Duration) {
+	if now+r.shift < r.now {
+		r.shift = r.now - now
+	}
+	r.now = now + r.shift
+}
+
+// own tells whether an address is the router's.
+func (r *Router) own(a netip.Addr) bool {
+	if a == r.config.ID {
+		return true
+	}
+	for _, l := range r.interfaces {
+		if l.Prefix.Addr() == a {
+			return true
+		}
+	}
+	return false
+}
+
+// hopTo finds the interface and the neighbour for an address.
+func (r *Router) hopTo(a netip.Addr) (*link, netip.Addr, bool) {
+	if l := r.connected(a); l != nil {
+		return l, a, true
+	}
+	if r.config.Route == nil {
+		return nil, netip.Addr{}, false
+	}
+	index, next, ok := r.config.Route(a)
+	l := r.interfaces[index]
+	return l, next, ok && l != nil
+}
+
+func (r *Router) connected(a netip.Addr) *link {
+	for _, i := range r.config.Interfaces {
+		if i.Prefix.Contains(a) {
+			return r.interfaces[i.Index]
+		}
+	}
+	return nil
+}
+
+// send encodes a message for a neighbour. Messages for the egress are seen by each router on the way (Router Alert).
+func (r *Router) send(l *link, next netip.Addr, source, dest netip.Addr, m message.Message) {
+	m.TTL = max(m.TTL, 1)
+	if r.config.Reduce {
+		m.Flags |= message.RefreshReduction
+	}
+	b, err := r.encode(l, m)
+	if err != nil { // a message that grew too long, by what it was given to pass on
+		r.Counters.Malformed++
+		return
+	}
+	r.out.Send = append(r.out.Send, Send{Interface: l.Index, Next: next, Source: source, Dest: dest,
+		RouterAlert: next != dest, Message: b})
+}
+
+func (r *Router) event(kind string, k Key, e message.ErrorSpec, route []message.Record) {
+	r.out.Events = append(r.out.Events, Event{Kind: kind, Key: k, Error: e, Route: route})
+}

@@ -1,0 +1,140 @@
+package rsvp
+
+import (
+	"flag"
+	"testing"
+	"time"
+
+	"github.com/pergola-net/pergola/signalling/rsvp/message"
+)
+
+var (
+	schedules = flag.Uint64("schedules", 100, "random schedules to run")
+	firstSeed = flag.Uint64("first", 0, "seed of the first of them")
+)
+
+// TestRandomSchedulesEndConsistent has LSPs come and go while messages are lost, doubled and reordered, routers crash,
+// and clocks jump. After quiet time what is there is the same along every path, and when all LSPs are removed nothing
+// is left. Every third network signs its messages, every
+// second one sends Hellos, and half of them summarize refreshes.
+func TestRandomSchedulesEndConsistent(t *testing.T) {
+	seeds := []uint64{1267} // failed once: one LSP of a summarized Resv was refused
+	for seed := *firstSeed; seed < *firstSeed+*schedules; seed++ {
+		seeds = append(seeds, seed)
+	}
+	for _, seed := range seeds {
+		w := randomWorld(t, seed)
+		w.storm(60)
+		w.loss, w.doubled, w.delay = 0, 0, 10*time.Millisecond
+		w.run(settled)
+		for _, n := range w.routers {
+			n.events = nil
+		}
+		w.run(4 * testRefresh)
+		if what := w.inconsistent(); what != "" {
+			t.Fatalf("seed %d: %s", seed, what)
+		}
+		w.storm(5)
+		w.loss = 1 // no teardown arrives
+		for i, n := range w.routers {
+			for _, k := range sortedKeys(n.wanted) {
+				w.removeLSP(i, k)
+			}
+		}
+		w.loss, w.doubled = 0, 0
+		w.run(settled)
+		for i, n := range w.routers {
+			if len(n.lsps)+len(n.installed)+len(n.labels.used)+len(n.sessions) > 0 ||
+				len(n.sentIDs)+len(n.heardIDs) > 0 {
+				t.Fatalf("seed %d: router %d has state of LSPs that are gone", seed, i)
+			}
+			for _, l := range n.interfaces {
+				if len(l.held) > 0 || l.sums != [priorities]uint64{} {
+					t.Fatalf("seed %d: router %d holds bandwidth for nobody: %v", seed, i, l.sums)
+				}
+			}
+		}
+	}
+}
+
+// randomWorld is a ring with chords.
+func randomWorld(t *testing.T, seed uint64) *world {
+	t.Helper()
+	n := 3 + int(seed%5)
+	var pairs [][2]int
+	for i := range n {
+		pairs = append(pairs, [2]int{i, (i + 1) % n})
+	}
+	for i := 2; i+2 < n; i++ {
+		if seed>>i&1 != 0 {
+			pairs = append(pairs, [2]int{0, i})
+		}
+	}
+	w := newWorld(t, seed, n, 1000, pairs...)
+	if seed%3 == 0 {
+		w.sign(message.Key{ID: 5, Algorithm: message.SHA256, Secret: []byte("secret")})
+	}
+	if seed%2 == 0 {
+		w.greet(2 * time.Second)
+	}
+	if seed%4 > 1 {
+		w.reduce()
+	}
+	return w
+}
+
+// storm is steps of a few seconds with one random deed in each.
+func (w *world) storm(steps int) {
+	w.loss, w.doubled, w.delay = 0.2*w.random.Float64(), 0.2*w.random.Float64(), 3*time.Second
+	for range steps {
+		i := w.random.IntN(len(w.routers))
+		n := w.routers[i]
+		switch dice := w.random.IntN(20); {
+		case dice < 8:
+			_ = w.add(i, w.randomRequest(i)) // a refusal is one of the things that happen
+		case dice < 12 && len(n.wanted) > 0:
+			w.removeLSP(i, w.anyOf(n))
+		case dice < 15 && len(n.wanted) > 0:
+			w.replace(i, w.anyOf(n))
+		case dice == 15:
+			w.start(i)
+		case dice == 16:
+			n.clock += time.Duration(w.random.Int64N(int64(20*testRefresh))) - 10*testRefresh
+		}
+		w.run(time.Duration(1+w.random.IntN(8)) * time.Second)
+	}
+}
+
+func (w *world) anyOf(n *node) Key {
+	keys := sortedKeys(n.wanted)
+	return keys[w.random.IntN(len(keys))]
+}
+
+// randomRequest goes some way around the ring.
+func (w *world) randomRequest(from int) Request {
+	way, n := []int{from}, len(w.routers)
+	turn := 1 + (n-2)*w.random.IntN(2) // or n-1: the other way around
+	for range 1 + w.random.IntN(n-1) {
+		way = append(way, (way[len(way)-1]+turn)%n)
+	}
+	q := w.request(uint16(w.random.IntN(1000)), 1, uint64(w.random.IntN(5))*150, way...)
+	q.Attribute.Holding = uint8(w.random.IntN(8))
+	q.Attribute.Setup = q.Attribute.Holding + uint8(w.random.IntN(8-int(q.Attribute.Holding)))
+	q.Attribute.Flags = uint8(w.random.IntN(2)) * (message.SharedStyle | message.LabelRecording)
+	q.Record = w.random.IntN(2) == 0
+	return q
+}
+
+// replace asks for another bandwidth on the same way, make before break.
+func (w *world) replace(i int, k Key) {
+	q := w.routers[i].wanted[k]
+	if q.Attribute.Flags&message.SharedStyle == 0 {
+		return
+	}
+	q.Replaces = k.LSP
+	q.Key.LSP += 1 + uint16(w.random.IntN(3))
+	q.Bandwidth = uint64(w.random.IntN(5)) * 150
+	if w.routers[i].lsps[q.Key] == nil {
+		_ = w.add(i, q) // a refusal is one of the things that happen
+	}
+}

@@ -1,0 +1,199 @@
+package rsvp
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/pergola-net/pergola/signalling/rsvp/message"
+)
+
+// upstream finds the LSP of which a message came from the router before this one.
+func (r *Router) upstream(k Key, in *link, hop netip.Addr) *lsp {
+	s := r.lsps[k]
+	switch {
+	case s == nil:
+		r.Counters.Stateless++
+	case s.in != in || s.path.hop.Addr != hop:
+		r.Counters.Foreign++
+	default:
+		return s
+	}
+	return nil
+}
+
+func (r *Router) receivePathTear(in *link, m message.Message) {
+	k, ok := readKey(m)
+	hop, hasHop := message.Of[message.Hop](m)
+	if !ok || !hasHop {
+		r.Counters.Malformed++
+		return
+	}
+	if s := r.upstream(k, in, hop.Addr); s != nil {
+		r.remove(s, false, true)
+	}
+}
+
+func (r *Router) receiveResvTear(in *link, m message.Message) {
+	v, ok := readResv(m)
+	if !ok {
+		r.Counters.Malformed++
+		return
+	}
+	for _, f := range v.flows {
+		if s := r.downstream(f.key, in, v.hop.Addr); s != nil && s.resv != nil {
+			r.resvTear(s)
+			r.unreserve(s)
+		}
+	}
+}
+
+// receivePathErr passes an error on to the ingress, and there tells of it.
+func (r *Router) receivePathErr(in *link, m message.Message) {
+	k, ok := readKey(m)
+	e, hasError := message.Of[message.ErrorSpec](m)
+	if !ok || !hasError {
+		r.Counters.Malformed++
+		return
+	}
+	s := r.lsps[k]
+	switch {
+	case s == nil:
+		r.Counters.Stateless++
+		return
+	case s.out != in:
+		r.Counters.Foreign++
+		return
+	}
+	if s.in == nil {
+		r.event(Failed, k, e, nil)
+	} else {
+		r.pathErr(s.in, s.path.hop.Addr, s.path, e)
+	}
+	// Without path state in the next router there is no reservation there either.
+	if e.Flags&message.PathStateRemoved != 0 && s.resv != nil {
+		r.resvTear(s)
+		r.unreserve(s)
+	}
+}
+
+// receiveResvErr passes an error on to the egress, and there tells of it.
+func (r *Router) receiveResvErr(in *link, m message.Message) {
+	v, ok := readResv(m)
+	if !ok || v.failure.Code == 0 {
+		r.Counters.Malformed++
+		return
+	}
+	for _, f := range v.flows {
+		s := r.upstream(f.key, in, v.hop.Addr)
+		switch {
+		case s == nil:
+		case s.out == nil:
+			r.event(Failed, s.key, v.failure, nil)
+		default:
+			r.resvErr(s, v.style, f.flowspec, v.failure)
+		}
+	}
+}
+
+func readKey(m message.Message) (Key, bool) {
+	session, a := message.Of[message.Session](m)
+	template, b := message.Of[message.SenderTemplate](m)
+	return Key{session, template.Sender, template.LSP}, a && b
+}
+
+// pathErr tells the router at an interface; e has no Node if it is of this router.
+func (r *Router) pathErr(in *link, hop netip.Addr, p path, e message.ErrorSpec) {
+	if !e.Node.IsValid() {
+		e.Node = in.Prefix.Addr()
+	}
+	r.send(in, hop, in.Prefix.Addr(), hop, message.Message{Type: message.PathErr, TTL: ttl,
+		Objects: []message.Object{p.key.Session, e, p.key.template(), p.tspec}})
+}
+
+func (r *Router) resvErr(s *lsp, style message.Style, spec message.Flowspec, e message.ErrorSpec) {
+	if !e.Node.IsValid() {
+		e.Node = s.out.Prefix.Addr()
+	}
+	hop := message.Hop{Addr: s.out.Prefix.Addr(), Handle: uint32(s.out.Index)}
+	r.send(s.out, s.next, s.out.Prefix.Addr(), s.next, message.Message{Type: message.ResvErr, TTL: ttl,
+		Objects: []message.Object{s.key.Session, hop, e, style, spec, s.key.filter()}})
+}
+
+func (r *Router) pathTear(s *lsp) {
+	hop := message.Hop{Addr: s.out.Prefix.Addr(), Handle: uint32(s.out.Index)}
+	r.send(s.out, s.next, s.key.Sender, s.key.Session.End, message.Message{Type: message.PathTear, TTL: ttl,
+		Objects: []message.Object{s.key.Session, hop, s.key.template(), s.path.tspec}})
+}
+
+func (r *Router) resvTear(s *lsp) {
+	if s.in == nil {
+		return
+	}
+	r.send(s.in, s.path.hop.Addr, s.in.Prefix.Addr(), s.path.hop.Addr, message.Message{Type: message.ResvTear,
+		TTL:     ttl,
+		Objects: []message.Object{s.key.Session, s.hopUp(), s.resv.style, s.resv.flowspec, s.key.filter()}})
+}
+
+// remove forgets an LSP, and tells the routers on the sides that are named.
+func (r *Router) remove(s *lsp, up, down bool) {
+	if up && s.resv != nil {
+		r.resvTear(s)
+	}
+	if down && s.out != nil {
+		r.pathTear(s)
+	}
+	r.unreserve(s)
+	delete(r.sentIDs, s.sent.id)
+	r.forget(s.heard)
+	delete(r.lsps, s.key)
+	delete(r.sessions[s.key.Session], s.key)
+	if len(r.sessions[s.key.Session]) == 0 {
+		delete(r.sessions, s.key.Session)
+	}
+}
+
+// Tick lets state expire and sends the refreshes that are due. It looks at every LSP.
+func (r *Router) Tick(now time.Duration) {
+	r.advance(now)
+	var due []*lsp
+	all := summaries{}
+	for _, s := range r.sorted() {
+		if s.in != nil && s.expires <= r.now {
+			r.remove(s, true, true)
+			continue
+		}
+		if s.out != nil && s.resv != nil && s.resv.expires <= r.now {
+			r.resvTear(s)
+			r.unreserve(s)
+		}
+		if s.out != nil {
+			r.tickPath(s, all)
+		}
+		if s.in != nil && s.resv != nil {
+			r.tickResv(s)
+			if s.resv.refresh <= r.now {
+				due = append(due, s)
+			}
+		}
+	}
+	r.refreshResvs(due, all)
+	r.sendSummaries(all)
+	r.tickHellos()
+}
+
+func (r *Router) tickPath(s *lsp, all summaries) {
+	switch tries := s.sent.tries; {
+	case s.refresh <= r.now:
+		r.refreshPath(s, all)
+	case s.sent.overdue(r.now):
+		r.sendPath(s)
+		s.sent.again(r.now, tries)
+	}
+}
+
+func (r *Router) tickResv(s *lsp) {
+	if tries := s.resv.sent.tries; s.resv.sent.overdue(r.now) {
+		r.sendResvs([]*lsp{s})
+		s.resv.sent.again(r.now, tries)
+	}
+}
