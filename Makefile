@@ -100,7 +100,7 @@ lane-net:
 lane-machine:
 	+@$(call each,test-e2e test-cluster lane-unit)
 lane-unit:
-	+@renice -n 5 -p $$$$ >/dev/null; $(MAKE) test-unit
+	+@renice -n 10 -p $$$$ >/dev/null; $(MAKE) test-unit
 lane-vm:
 	+@renice -n 5 -p $$$$ >/dev/null; $(call each,test-vm $(LAST))
 
