@@ -2,11 +2,13 @@ package e2e
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/pergola-net/pergola/lab/testkit"
 )
@@ -75,10 +77,13 @@ func TestNetlab(t *testing.T) {
 	r.mustRun("cd a; netlab initial; cd ..")
 	// Each lab's directory means its own network.
 	r.mustRun("cd b; netlab down --cleanup; cd ..")
-	out = r.mustRun("cd a; netlab connect dut --show protocols; cd ..")
-	if !strings.Contains(out, "Established") {
-		t.Errorf("sessions of BGP:\n%s", out)
-	}
+	testkit.Eventually(t, func() error { // what was deployed again has reset them
+		out := r.mustRun("cd a; netlab connect dut --show protocols; cd ..")
+		if strings.Count(out, "Established") != 2 {
+			return fmt.Errorf("sessions of BGP:\n%s", out)
+		}
+		return nil
+	}, time.Minute, "both sessions of BGP")
 	r.mustRun("cd a; netlab down --cleanup; cd ..")
 	if out, err := r.command("ls", "--json").Output(); err != nil || strings.TrimSpace(string(out)) != "[]" {
 		t.Errorf("after the labs went down there is %s, %v", out, err)
