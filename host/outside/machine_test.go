@@ -147,6 +147,35 @@ func TestAPortIsReleasedWhateverTheSliverDoes(t *testing.T) {
 	})
 }
 
+// A pass that failed at the machine's end is made up for by the next one, with connections to what was released.
+func TestWhatFailedAtTheMachinesEndIsTriedAgain(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a := w.process()
+		w.serve(a, "8080", "of the sliver")
+		w.check(w.set(a, Node{Owner: "1/a", Digest: "1", Ports: []slice.HostPort{web}}))
+		w.expect("at first", w.fetch(w.away, "192.0.2.1:8080"), "of the sliver")
+		kept, err := os.ReadFile(w.g.saved.path)
+		w.check(err)
+		w.check(os.WriteFile(w.g.saved.path, []byte("{"), 0o600))
+		next := Node{Owner: "1/a", Digest: "2", Rate: 1e6}
+		if err := w.set(a, next); err == nil {
+			t.Fatal("what was saved cannot be read, and that is no error")
+		}
+		w.check(os.WriteFile(w.g.saved.path, kept, 0o600))
+		w.check(w.set(a, next))
+		if rate := w.run(a, "tc", "qdisc", "show", "dev", Inner); !strings.Contains(rate, "rate 1Mbit") {
+			t.Errorf("the sliver's end has %s", rate)
+		}
+		all, err := netlink.ConntrackTableList(netlink.ConntrackTable, unix.AF_INET)
+		w.check(err)
+		for _, f := range all {
+			if f.Reverse.SrcIP.String() == (device{}).inner().String() {
+				t.Errorf("a connection to the port goes on: %v", f)
+			}
+		}
+	})
+}
+
 // Where it cannot be read what the machine forwarded before, no rule lets anybody through.
 func TestWithoutWhatWasSavedThereAreNoNewRules(t *testing.T) {
 	inWorld(t, func(w *world) {

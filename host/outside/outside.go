@@ -63,14 +63,16 @@ type Gateway struct {
 	pins    string // directory of a bpf file system
 	tell    func()
 
-	mu      sync.Mutex              // guards devices, the table and what follows
-	written string                  // what the table is, as this process wrote it; "": not known
-	holds   map[string]int          // rules of its chains, and elements of its sets
-	adopted bool                    // what an earlier process left half done has been done
-	failed  string                  // what Nodes logged last
-	claims  *claims.Claims          // nil: not open
-	unread  string                  // what Bound logged last
-	binders map[string]claims.NetNS // of owners that may claim ports, as seen last
+	mu      sync.Mutex     // guards devices, the table and what follows
+	written string         // what the table is, as this process wrote it; "": not known
+	holds   map[string]int // rules of its chains, and elements of its sets
+	adopted bool           // what an earlier process left half done has been done
+	// Ports were released, and connections to them may go on.
+	released bool
+	failed   string                  // what Nodes logged last
+	claims   *claims.Claims          // nil: not open
+	unread   string                  // what Bound logged last
+	binders  map[string]claims.NetNS // of owners that may claim ports, as seen last
 }
 
 // New gives the gateway of the machine whose network namespace this process is in. What is to be restored is kept in
@@ -179,27 +181,35 @@ func (g *Gateway) set(ctx context.Context, pid int, n Node) (err error) {
 func (g *Gateway) amend(d device, pid int, n Node, ipv6 bool) error {
 	had := d
 	d.node, d.ipv6 = n, ipv6
+	g.released = g.released || had.releases(n.Ports)
 	if err := d.mark(); err != nil {
 		return err
 	}
-	if err := g.sync(); err != nil {
-		return err
+	err := g.amendMachine()
+	if err == nil {
+		err = g.amendEnds(had, d, pid)
 	}
-	if had.releases(n.Ports) {
-		all, err := g.devices()
-		if err != nil {
-			return err
-		}
-		if err := deleteUnreserved(all); err != nil {
-			return err
-		}
-	}
-	err := g.amendEnds(had, d, pid)
 	if err != nil { // it is tried again
 		d.node.Rate, d.node.Digest, d.ipv6 = had.node.Rate, had.node.Digest, had.ipv6
 		err = errors.Join(err, d.mark())
 	}
 	return err
+}
+
+// amendMachine makes the rules what devices are marked with, and ends connections to ports that were released.
+func (g *Gateway) amendMachine() error {
+	if err := g.sync(); err != nil || !g.released {
+		return err
+	}
+	all, err := g.devices()
+	if err != nil {
+		return err
+	}
+	if err := deleteUnreserved(all); err != nil {
+		return err
+	}
+	g.released = false
+	return nil
 }
 
 // amendEnds gives both ends of a device the rate and the addresses that it is to have.

@@ -66,7 +66,8 @@ func readIn(root int, name string, most int64) (out slice.File, err error) {
 	if err := refuseUnkept(fd); err != nil {
 		return out, err
 	}
-	f, err := os.Open("/proc/self/fd/" + strconv.Itoa(fd))
+	// Not to wait for a lease that the sliver has on the file (F_SETLEASE in fcntl(2)).
+	f, err := os.OpenFile("/proc/self/fd/"+strconv.Itoa(fd), os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return out, err
 	}
