@@ -77,7 +77,7 @@ func (i *images) removeHalfMade() {
 // Fetch makes a sliver's root file system available on this machine, as Create does. When ctx ends before, the transfer
 // goes on.
 func (r *Runtime) Fetch(ctx context.Context, s Spec) error {
-	if s.Rootfs.Kind == "" || s.Rootfs.Kind == slice.RootfsHost {
+	if s.Rootfs.FromMachine() {
 		return nil
 	}
 	s, err := s.resolved()

@@ -25,7 +25,7 @@ func TestIsolation(t *testing.T) {
 	up(t, r, other)
 	id, _ := up(t, r, spec("denver"))
 	denied := map[string]string{
-		"shadow":           "cat /etc/shadow",
+		"passwords":        "grep -v '^[^:]*:[*]:' /etc/shadow",
 		"ssh keys":         "ls /etc/ssh",
 		"private keys":     "ls /etc/ssl/private",
 		"state directory":  "cat " + secret,
@@ -62,6 +62,8 @@ func TestIsolation(t *testing.T) {
 	}
 	for what, c := range map[string]struct{ command, want string }{
 		"nothing of the machine":   {"ls -A /root /home /var/lib /var/log | grep -v ^/ | tr -d 'a\\n'", "frrfrr"},
+		"accounts are locked":      {"grep -c '^root:[*]:' /etc/shadow", "1"},
+		"accounts are valid":       {"/usr/sbin/unix_chkpwd root chkexpiry >/dev/null && echo ok", "ok"},
 		"processes":                {"ps ax | grep -c '[p]ergola/init'", "1"},
 		"interfaces":               {"ls /sys/class/net", "lo"},
 		"nobody else's root files": {"find / -xdev -name secret 2>/dev/null", ""},

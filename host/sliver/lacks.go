@@ -45,7 +45,7 @@ func lacksOf(n *slice.Node, sysctls map[string]bool) (certain, doubtful []lack.L
 		}
 		add(&certain, "", "the kernel gives a node no sysctl %s%s", key, moduleOf(key))
 	}
-	if k := n.Rootfs.Kind; k != "" && k != slice.RootfsHost {
+	if !n.Rootfs.FromMachine() {
 		return certain, nil // what an image has is known when it is here
 	}
 	v := view{n, environment(nil, n.Name, n.Env)}

@@ -32,14 +32,17 @@ func (r *Runtime) makeRootfs(ctx context.Context, s *Spec) (*rootfs, error) {
 	if err := os.Mkdir(dir, 0o711); err != nil {
 		return nil, fmt.Errorf("make root file system: %w", err)
 	}
-	if s.Rootfs.Kind == "" || s.Rootfs.Kind == slice.RootfsHost {
+	if s.Rootfs.FromMachine() {
 		return r.hostRootfs(s)
 	}
 	return r.imageRootfs(ctx, s)
 }
 
-// users are the machine's users that routing daemons run as; -1 where there is none.
-type users struct{ frr, frrGroup, frrvty, bird, birdGroup int }
+// users are the machine's users that routing daemons run as; 0 where there is none.
+type users struct {
+	frr, frrGroup, frrvty, bird, birdGroup int
+	shadow                                 string // shadow(5) for all users of the machine
+}
 
 func hostUsers() users {
 	uid := func(name string) int {
@@ -58,7 +61,23 @@ func hostUsers() users {
 		}
 		return 0
 	}
-	return users{uid("frr"), gid("frr"), gid("frrvty"), uid("bird"), gid("bird")}
+	return users{uid("frr"), gid("frr"), gid("frrvty"), uid("bird"), gid("bird"), lockedAccounts()}
+}
+
+// lockedAccounts is a shadow(5) in which no user has a password. Without an entry there, PAM takes an account for
+// expired, and each vtysh prints that before its output.
+func lockedAccounts() string {
+	passwd, err := os.ReadFile("/etc/passwd")
+	if err != nil {
+		return ""
+	}
+	var b strings.Builder
+	for line := range strings.Lines(string(passwd)) {
+		if name, _, ok := strings.Cut(line, ":"); ok {
+			b.WriteString(name + ":*:::::::\n")
+		}
+	}
+	return b.String()
 }
 
 // entry is a directory or a symbolic link of the skeleton.
@@ -150,7 +169,9 @@ func (r *Runtime) hostRootfs(s *Spec) (*rootfs, error) {
 			return nil, fmt.Errorf("make root file system: %w", err)
 		}
 	}
-	if err := fillEtc(upper, base, s.Hostname); err != nil {
+	if err := fillEtc(upper, base, map[string]string{
+		"hostname": s.Hostname + "\n", "resolv.conf": "", "shadow": r.users.shadow,
+	}); err != nil {
 		return nil, fmt.Errorf("make root file system: %w", err)
 	}
 	return &rootfs{path: root, mount: func() error {
@@ -223,9 +244,10 @@ func holdsFile(dir string, files []slice.File) bool {
 	})
 }
 
-// fillEtc writes a node's own /etc.
-func fillEtc(etc string, base int, hostname string) error {
-	for name, text := range map[string]string{"hostname": hostname + "\n", "resolv.conf": ""} {
+// fillEtc writes a node's own files of /etc. All may read them: there are no secrets in them, and what reads shadow for
+// others is set-group-id, which has no effect in a sliver.
+func fillEtc(etc string, base int, files map[string]string) error {
+	for name, text := range files {
 		path := filepath.Join(etc, name)
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			return err

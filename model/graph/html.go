@@ -224,7 +224,7 @@ func sliverFacts(n *slice.Node, st *slice.Status) (facts []pageFact) {
 		add(now.PID != 0, "First process", fmt.Sprint(now.PID))
 		add(now.Restarts != 0, "Restarts", fmt.Sprint(now.Restarts))
 	}
-	add(n.Rootfs.Kind != "" && n.Rootfs.Kind != slice.RootfsHost, "Root", n.Rootfs.Ref)
+	add(!n.Rootfs.FromMachine(), "Root", n.Rootfs.Ref)
 	add(len(n.Command) > 0, "Command", strings.Join(n.Command, " "))
 	add(n.CPU != 0, "CPU", fmt.Sprintf("%g cores", n.CPU))
 	add(n.Memory != 0, "Memory", fmt.Sprintf("%d MiB", n.Memory>>20))

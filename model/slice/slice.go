@@ -230,6 +230,9 @@ type Rootfs struct {
 	Ref string `json:"ref,omitempty"`
 }
 
+// FromMachine tells whether a node uses the machine's programs.
+func (r Rootfs) FromMachine() bool { return r.Kind == "" || r.Kind == RootfsHost }
+
 // File is put into a node's file system before its first process starts.
 type File struct {
 	Path string `json:"path"` // absolute, in the node

@@ -130,7 +130,8 @@ func (c *changes) findFiles() error {
 	etc, err := c.runtime.EtcFiles(c.id, most, func(name string) bool {
 		base := path.Base(name)
 		return given[name] || slices.Contains(ownFiles, name) || strings.HasSuffix(base, "-") ||
-			strings.HasSuffix(base, "~") || strings.HasPrefix(base, ".pergola-") || name == daemonDir
+			strings.HasSuffix(base, "~") || strings.HasPrefix(base, ".pergola-") || name == daemonDir ||
+			name == "/etc/shadow" && c.node.Rootfs.FromMachine()
 	})
 	for _, f := range etc {
 		c.add(f)

@@ -87,8 +87,7 @@ func (s *Server) lackSuites(spec *slice.Slice, here func(*slice.Node) bool) (lac
 	nodes := map[slice.Daemon][]string{}
 	for i := range spec.Nodes {
 		n := &spec.Nodes[i]
-		fromMachine := n.Rootfs.Kind == "" || n.Rootfs.Kind == slice.RootfsHost
-		if n.Routing != nil && fromMachine && here(n) {
+		if n.Routing != nil && n.Rootfs.FromMachine() && here(n) {
 			nodes[n.Routing.Daemon] = append(nodes[n.Routing.Daemon], n.Name)
 		}
 	}

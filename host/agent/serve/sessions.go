@@ -39,7 +39,7 @@ func configuredByUsers(n *slice.Node) bool {
 	if n.Routing != nil {
 		return len(n.Routing.Config) > 0
 	}
-	return n.Rootfs.Kind != "" && n.Rootfs.Kind != slice.RootfsHost
+	return !n.Rootfs.FromMachine()
 }
 
 // judgeSessions asks the daemons that users configured, in the nodes of a slice that run here.
