@@ -1,0 +1,147 @@
+// Package signalling gives the routers of a host their part in RSVP-TE: a Speaker joins the state machine of one router
+// (signalling/rsvp) with a raw socket in the router's network namespace, the routes of its kernel, and the time.
+//
+// Messages along an explicit route have to go to a neighbour that the kernel's route for their destination may not lead
+// to. They are then sent to the neighbour's own address, and without Router Alert: each RSVP router takes what is for
+// itself (RFC 2205, section 3.1.3, wants the destination of the session, and is written for routed paths).
+package signalling
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/pergola-net/pergola/signalling/rsvp"
+)
+
+// Config is what a Speaker is made with.
+type Config struct {
+	Namespace *os.File // of the router; not needed after Open
+	// Router is its state machine's. Indices of interfaces are those of the kernel; Route is set by Open.
+	Router rsvp.Config
+	// Labels carries out a change of labels, and Event hears what happens. Both are called one at a time, in the
+	// order of what they tell, and must not call the Speaker.
+	Labels func(rsvp.LabelChange)
+	Event  func(rsvp.Event)
+	// Failed hears of a message that could not be sent. RSVP sends it again.
+	Failed func(error)
+}
+
+// tick is the resolution of timers: RSVP's are seconds.
+const tick = 100 * time.Millisecond
+
+// Speaker is a router that takes part in RSVP-TE.
+type Speaker struct {
+	config Config
+	start  time.Time
+	socket *socket
+	routes *routes
+
+	mu     sync.Mutex
+	router *rsvp.Router
+}
+
+// Open makes a speaker without LSPs. Nothing is heard before Run, which has to be called, and closes it.
+func Open(c Config) (_ *Speaker, err error) {
+	s := &Speaker{config: c, start: time.Now()}
+	if s.routes, err = openRoutes(c.Namespace); err != nil {
+		return nil, fmt.Errorf("open an RSVP speaker: %w", err)
+	}
+	c.Router.Route = s.routes.to
+	if s.router, err = rsvp.New(c.Router); err != nil {
+		return nil, errors.Join(err, s.routes.close())
+	}
+	if s.socket, err = openSocket(c.Namespace); err != nil {
+		return nil, errors.Join(err, s.routes.close())
+	}
+	return s, nil
+}
+
+// Run speaks until ctx ends. It does not tear LSPs down: neighbours keep them until they expire, or until the next
+// speaker of the router takes them over.
+func (s *Speaker) Run(ctx context.Context) error {
+	heard := make(chan error, 1)
+	go func() { heard <- s.listen() }()
+	timer := time.NewTicker(tick)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			err := s.socket.close()
+			<-heard
+			return errors.Join(err, s.routes.close())
+		case err := <-heard:
+			return errors.Join(err, s.socket.close(), s.routes.close())
+		case <-timer.C:
+			s.do(func(now time.Duration) { s.router.Tick(now) })
+		}
+	}
+}
+
+// Add sets up an LSP that begins here, see rsvp.Router.Add.
+func (s *Speaker) Add(q rsvp.Request) (err error) {
+	s.do(func(now time.Duration) { err = s.router.Add(now, q) })
+	return err
+}
+
+// Remove tears an LSP down that begins here, see rsvp.Router.Remove.
+func (s *Speaker) Remove(k rsvp.Key) (err error) {
+	s.do(func(now time.Duration) { err = s.router.Remove(now, k) })
+	return err
+}
+
+// Entries lists the labels that are in use.
+func (s *Speaker) Entries() (all []rsvp.Entry) {
+	s.do(func(time.Duration) { all = s.router.Entries() })
+	return all
+}
+
+// Counters counts messages that had no effect.
+func (s *Speaker) Counters() (c rsvp.Counters) {
+	s.do(func(time.Duration) { c = s.router.Counters })
+	return c
+}
+
+func (s *Speaker) listen() error {
+	for {
+		index, from, message, err := s.socket.receive()
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return nil
+		case err != nil:
+			return fmt.Errorf("receive messages of RSVP: %w", err)
+		}
+		s.do(func(now time.Duration) { s.router.Receive(now, index, from, message) })
+	}
+}
+
+// do gives the router an input, and carries out what it wants to be done.
+func (s *Speaker) do(input func(now time.Duration)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	input(time.Since(s.start))
+	out := s.router.Take()
+	// A neighbour may send by a label as soon as it knows it.
+	for _, change := range out.Labels {
+		s.config.Labels(change)
+	}
+	for _, m := range out.Send {
+		if err := s.socket.send(m, m.RouterAlert && !s.leads(m.Dest, m.Interface, m.Next)); err != nil {
+			s.config.Failed(err)
+		}
+	}
+	for _, e := range out.Events {
+		s.config.Event(e)
+	}
+}
+
+// leads tells whether the kernel's route to an address is by a neighbour.
+func (s *Speaker) leads(to netip.Addr, index int, next netip.Addr) bool {
+	i, n, ok := s.routes.to(to)
+	return ok && i == index && n == next
+}
