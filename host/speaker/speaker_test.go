@@ -1,4 +1,4 @@
-package signalling
+package speaker
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package signalling
+package speaker
 
 import (
 	"encoding/binary"
@@ -32,7 +32,8 @@ func (r *routes) to(a netip.Addr) (index int, next netip.Addr, ok bool) {
 		return 0, netip.Addr{}, false
 	}
 	var header unix.RtMsg
-	if _, err := binary.Decode(answer, binary.NativeEndian, &header); err != nil || header.Type != unix.RTN_UNICAST {
+	_, err = binary.Decode(answer, binary.NativeEndian, &header)
+	if err != nil || header.Type != unix.RTN_UNICAST {
 		return 0, netip.Addr{}, false
 	}
 	next = a

@@ -1,10 +1,10 @@
-// Package signalling gives the routers of a host their part in RSVP-TE: a Speaker joins the state machine of one router
+// Package speaker gives the routers of a host their part in RSVP-TE: a Speaker joins the state machine of one router
 // (signalling/rsvp) with a raw socket in the router's network namespace, the routes of its kernel, and the time.
 //
 // Messages along an explicit route have to go to a neighbour that the kernel's route for their destination may not lead
 // to. They are then sent to the neighbour's own address, and without Router Alert: each RSVP router takes what is for
 // itself (RFC 2205, section 3.1.3, wants the destination of the session, and is written for routed paths).
-package signalling
+package speaker
 
 import (
 	"context"
@@ -72,9 +72,8 @@ func (s *Speaker) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
-			err := s.socket.close()
-			<-heard
-			return errors.Join(err, s.routes.close())
+			closed := s.socket.close()
+			return errors.Join(closed, <-heard, s.routes.close())
 		case err := <-heard:
 			return errors.Join(err, s.socket.close(), s.routes.close())
 		case <-timer.C:
