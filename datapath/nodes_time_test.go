@@ -33,6 +33,16 @@ func inTimedWorld(t *testing.T, cores float64, text string, reserved float64,
 	f func(w *world, n *node.Nodes, run func(frames int) time.Duration, send func()),
 ) {
 	t.Helper()
+	inSharedTime(t, cores, text, reserved, func(w *world, n *node.Nodes, run func(i, frames int) time.Duration) {
+		f(w, n, func(frames int) time.Duration { return run(0, frames) }, func() { run(1, 1) })
+	})
+}
+
+// inSharedTime has a host for each of two slices, numbered from 0: run sends frames of one of them.
+func inSharedTime(t *testing.T, cores float64, text string, reserved float64,
+	f func(w *world, n *node.Nodes, run func(i, frames int) time.Duration),
+) {
+	t.Helper()
 	inWorld(t, func(w *world) {
 		config := w.d.Nodes()
 		config.Cores = cores
@@ -66,7 +76,7 @@ func inTimedWorld(t *testing.T, cores float64, text string, reserved float64,
 			w.check(err)
 			return time.Since(began)
 		}
-		f(w, n, func(frames int) time.Duration { return repeat(0, frames) }, func() { repeat(1, 1) })
+		f(w, n, repeat)
 	})
 }
 
@@ -81,7 +91,7 @@ func TestGreedySliceIsHeldAndStarvesNobody(t *testing.T) {
 			began, sent := time.Now(), uint64(0)
 			var idle time.Duration // in which a full bucket got nothing more: the processor was taken away
 			for took, now := time.Duration(0), began; took < time.Second; took = now.Sub(began) {
-				run(500)
+				run(2000)
 				send()
 				sent++
 				idle += max(0, time.Since(now)-depth/2)
@@ -106,6 +116,61 @@ func TestGreedySliceIsHeldAndStarvesNobody(t *testing.T) {
 			came := must(n.Counters("2"))["frames in"]
 			if other.Metered != 0 || came != sent || other.Reserved != reserved {
 				w.Errorf("of %d frames of the other slice %d came, and %+v", sent, came, other)
+			}
+		})
+}
+
+// Of slices without a reservation, each has its part of the pool, however much the others send.
+func TestSlicesShareThePool(t *testing.T) {
+	const cores = 0.1
+	inSharedTime(t, cores, fmt.Sprintf(spin, 1), 0,
+		func(w *world, n *node.Nodes, run func(i, frames int) time.Duration) {
+			for began := time.Now(); time.Since(began) < time.Second; {
+				run(0, 400)
+				run(1, 40)
+			}
+			times := must(n.Times())
+			many, few := times[1], times[2]
+			w.Logf("of ten times as many frames: %+v, the other: %+v", many, few)
+			if many.Metered == 0 || few.Metered == 0 {
+				w.Error("both wanted more than their share, and got it")
+			}
+			if r := few.Spent.Seconds() / many.Spent.Seconds(); r < 0.8 || r > 1.25 {
+				w.Errorf("the one that sends less had %.2f of what the other one had", r)
+			}
+		})
+}
+
+// A slice that takes less than its share loses nothing beside one that takes all it can get, which has the rest.
+func TestWhatASliceLeavesOfThePoolOthersHave(t *testing.T) {
+	const cores = 0.1
+	inSharedTime(t, cores, fmt.Sprintf(spin, 1), 0,
+		func(w *world, n *node.Nodes, run func(i, frames int) time.Duration) {
+			var pool [8]uint64
+			w.check(w.d.maps.FastpathTimes.Lookup(uint32(0), &pool))
+			depth := time.Duration(pool[1])
+			began, sent := time.Now(), uint64(0)
+			var idle time.Duration // in which a full bucket got nothing more: the processor was taken away
+			for now := began; time.Since(began) < time.Second; now = time.Now() {
+				run(0, 2000)
+				run(1, 1)
+				sent++
+				idle += max(0, time.Since(now)-depth/2)
+			}
+			took := time.Since(began)
+			times := must(n.Times())
+			greedy, modest := times[1], times[2]
+			w.Logf("greedy: %+v, modest: %d frames, %+v, in %v, idle for %v", greedy, sent, modest, took,
+				idle)
+			if came := must(n.Counters("2"))["frames in"]; modest.Metered != 0 || came != sent {
+				w.Errorf("of %d frames of the modest slice %d came", sent, came)
+			}
+			all := (greedy.Spent + modest.Spent).Seconds()
+			if most := cores * (took + 2*depth).Seconds() * 1.05; all > most {
+				w.Errorf("they had %.4f s, and the pool %.4f s", all, most)
+			}
+			if least := cores * (took - idle).Seconds() * 0.85; all < least {
+				w.Errorf("they had %.4f s of %.4f s: what one leaves is not the other's", all, least)
 			}
 		})
 }

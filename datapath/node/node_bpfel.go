@@ -14,12 +14,15 @@ import (
 )
 
 type objectFastpathTime struct {
-	_      structs.HostLayout
-	Cost   uint64
-	Depth  uint64
-	Full   uint64
-	Copies uint64
-	Pad    [4]uint64
+	_       structs.HostLayout
+	Cost    uint64
+	Depth   uint64
+	Full    uint64
+	Copies  uint64
+	Longest uint64
+	Period  uint64
+	Running uint64
+	Ran     uint64
 }
 
 type objectFastpathUse struct {

@@ -13,8 +13,9 @@ import (
 	"github.com/pergola-net/pergola/model/constants"
 )
 
-// A part of the processor time that a host has for packet programs is a pool, for slices that have no reservation, and
-// for what the others want beyond theirs. The rest can be reserved. What is not reserved is the pool's, too.
+// A part of the processor time that a host has for packet programs is a pool, for slices that have no reservation, each
+// of which has a share, and for what the others want beyond theirs. The rest can be reserved. What is not reserved is
+// the pool's, too.
 const poolTime = 1.0 / constants.PoolPart
 
 // ReservableTime is how much can be reserved of so many cores.
@@ -78,15 +79,15 @@ const (
 )
 
 // bucket is one of map fastpath_times: so many cores; 0: a slice that has reserved none, or a pool without bound.
-func bucket(cores float64) (cost, depth uint64) {
+func bucket(cores float64) (cost, depth, longest uint64) {
 	const scale = 1 << 16 // METER_SCALE in bpf/meter.h
 	if cores <= 0 {
-		return 0, 0
+		return 0, 0, 0
 	}
 	// The clock of buckets moves by up to 10 ms. And one measured frame, after which the processor was taken away,
 	// must not empty the bucket: a slice would lose frames by what it did not do.
-	longest := float64(samples*longestSample) / cores
-	return uint64(math.Round(scale / cores)), uint64(max(float64(20*time.Millisecond), 4*longest))
+	longest = uint64(4 * float64(samples*longestSample) / cores)
+	return uint64(math.Round(scale / cores)), max(uint64(20*time.Millisecond), longest), longest
 }
 
 // shareTime writes how much processor time each slice has, and the pool: what has changed since it was called last.
@@ -119,11 +120,11 @@ func (n *Nodes) setTime(slice uint32, cores float64) error {
 	if err := times.Lookup(slice, &t); err != nil {
 		return fmt.Errorf("read the processor time of slice %d: %w", slice, err)
 	}
-	cost, depth := bucket(cores)
-	if t.Cost == cost && t.Depth == depth {
+	cost, depth, longest := bucket(cores)
+	if t.Cost == cost && t.Depth == depth && t.Longest == longest {
 		return nil
 	}
-	t.Cost, t.Depth = cost, depth
+	t.Cost, t.Depth, t.Longest = cost, depth, longest
 	if err := times.Update(slice, t, ebpf.UpdateExist); err != nil {
 		return fmt.Errorf("write the processor time of slice %d: %w", slice, err)
 	}
