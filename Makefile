@@ -25,8 +25,8 @@ LEFTOVERS := $(if $(PERGOLA_TEST_SHARED),,$(SUDO) $(if $(SUDO),-E) bin/leftovers
 PURE := $(addprefix ./,cmd/... \
 	$(addprefix control/,api/... client/... controller/... events/... pki/... rest/... store/...) \
 	$(addprefix host/,member/... plan/... reconcile/... routing/... undo/...) \
-	$(addprefix host/agent/,drive/... failures/... metrics/... observe/... report/... serve/...) i3/... model/... \
-	signalling/... tools/...)
+	$(addprefix host/agent/,drive/... failures/... metrics/... observe/... report/... serve/... waits/...) \
+	i3/... model/... signalling/... tools/...)
 PROGRAM := ./datapath/... ./i3/server
 E2E := ./test/e2e/...
 packages = $(shell $(GO) list $(1) 2>/dev/null)

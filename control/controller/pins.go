@@ -67,6 +67,21 @@ func (p *placing) keepOnMachine(n *slice.Node, what string, add func(format stri
 	}
 }
 
+// checkWaits finds nodes that would wait for nodes of other hosts: no host tells another one what its nodes do.
+func (p *placing) checkWaits() (faults []Fault) {
+	for i := range p.next.Nodes {
+		n := &p.next.Nodes[i]
+		for _, w := range n.WaitFor {
+			if other := p.next.Node(w.Node); other != nil && other.Host != n.Host {
+				faults = append(faults, Fault{Location: "nodes." + n.Name + ".wait_for", Message: fmt.Sprintf(
+					"node %s waits for %s, and they are on two hosts, %s and %s: give both the same host:",
+					n.Name, w.Node, n.Host, other.Host)})
+			}
+		}
+	}
+	return faults
+}
+
 // noteVolumes says which volumes stay behind.
 func (p *placing) noteVolumes() {
 	for i := range p.next.Nodes {

@@ -585,3 +585,17 @@ func TestVolumesThatStayBehindAreNamed(t *testing.T) {
 		t.Errorf("it says %q", p.notes)
 	}
 }
+
+// Hosts do not tell each other what their nodes do, so that nobody could wait for a node of another one.
+func TestNodesWaitForNodesOfTheSameHostOnly(t *testing.T) {
+	file := func(second string) string {
+		return "name: lab\nnodes:\n  a: {host: h1}\n  b: {host: " + second + ", wait_for: a}\n"
+	}
+	mustPlace(t, &placing{next: resolved(t, file("h1"), nil), hosts: machines(2), generation: 1})
+	p := &placing{next: resolved(t, file("h2"), nil), hosts: machines(2), generation: 1}
+	err := p.place()
+	var r *Refusal
+	if !errors.As(err, &r) || !strings.Contains(r.Message, "node b waits for a, and they are on two hosts, h2 and h1") {
+		t.Errorf("placed: %v", err)
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"github.com/pergola-net/pergola/host/agent/observe"
 	"github.com/pergola-net/pergola/host/agent/report"
 	"github.com/pergola-net/pergola/host/agent/sockets"
+	"github.com/pergola-net/pergola/host/agent/waits"
 	"github.com/pergola-net/pergola/host/plan"
 	"github.com/pergola-net/pergola/host/reconcile"
 	"github.com/pergola-net/pergola/host/sliver"
@@ -64,14 +65,16 @@ func (a *Agent) pass(ctx context.Context) time.Duration {
 	}
 	want, broken := plan.New(at, inputs)
 	a.Planned(want)
-	actions, err := a.plan(report.Pass{At: at, Inputs: inputs, Want: want, Broken: broken, Seen: seen}, boots)
+	waiting := waits.Of(want, seen, booting(boots), time.Now())
+	actions, err := a.plan(report.Pass{At: at, Inputs: inputs, Want: want, Broken: broken, Seen: seen,
+		Waits: waiting}, boots)
 	if err != nil {
 		a.cfg.Log.Error("plan", "error", err)
 		return resync
 	}
 	a.reports.NoteGone(want, seen)
 	if len(actions) == 0 {
-		return a.untilRetry(time.Now())
+		return waiting.Next(time.Now(), a.untilRetry(time.Now()))
 	}
 	a.act(running, cancel, &drive.Pass{Driver: a.driver, Want: want, Seen: seen, Running: running}, actions)
 	return 0
@@ -105,12 +108,21 @@ func (a *Agent) plan(p report.Pass, boots []drive.Boot) (actions []reconcile.Act
 	a.failures.Retain(func(k reconcile.Key) bool { return p.Want.Has(k) || p.Seen.Whole[k] })
 	p.Actions, err = reconcile.Plan(p.Want.Resources, p.Seen.Resources, func(k reconcile.Key) bool {
 		// Of a slice that makes no sense, all stays as it is.
-		return p.Broken[k.Slice] != nil || a.failures.Holds(k, p.Now)
+		return p.Broken[k.Slice] != nil || a.failures.Holds(k, p.Now) || p.Waits.Holds(k)
 	})
 	if err == nil {
 		a.reports.Begin(p)
 	}
 	return p.Actions, err
+}
+
+// booting are the nodes whose exec lines still run.
+func booting(boots []drive.Boot) map[sliver.ID]bool {
+	all := make(map[sliver.ID]bool, len(boots))
+	for _, b := range boots {
+		all[b.ID] = true
+	}
+	return all
 }
 
 // untilRetry gives how long after now the next pass is due, when nothing is left to do.

@@ -297,10 +297,11 @@ func (b *builder) addProcess(n *slice.Node, sliverKey reconcile.Key, ports []rec
 		b.key(KindOutside, n.Name)}, ports,
 		b.wires[n.Name])
 	p := b.key(KindProcess, n.Name)
+	process := Process{frozen, n.StartDelay, n.WaitFor}
 	b.add(reconcile.Resource{
-		Key: p, Digest: Process{frozen}.Digest(), Amend: true, Needs: needs, After: after,
+		Key: p, Digest: process.Digest(), Amend: true, Needs: needs, After: after,
 		Falls: reconcile.FallsWithAny,
-	}, Process{frozen})
+	}, process)
 	if len(n.Exec) > 0 && (!frozen || b.Booted[n.Name]) {
 		b.add(reconcile.Resource{
 			Key: b.key(KindBoot, n.Name), Digest: Booted, Needs: []reconcile.Key{sliverKey, p},

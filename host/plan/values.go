@@ -189,7 +189,11 @@ type (
 	}
 
 	// Process is the first process of a sliver.
-	Process struct{ Frozen bool }
+	Process struct {
+		Frozen bool
+		Delay  time.Duration   // since the sliver was made
+		After  []slice.WaitFor // nodes of this host
+	}
 
 	// Boot is a node's exec lines.
 	Boot struct{ Lines []string }

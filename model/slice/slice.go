@@ -81,6 +81,10 @@ type Node struct {
 	Memory    int64             `json:"memory,omitempty"`     // bytes; 0: no limit
 	PIDs      int64             `json:"pids,omitempty"`       // processes; 0: the default (DefaultPIDs)
 	Exec      []string          `json:"exec,omitempty"`       // shell commands run once after each start
+	// StartDelay is the time between the making of the node and the start of its first process. WaitFor are other
+	// nodes of its host that this process waits for, too.
+	StartDelay time.Duration `json:"start_delay,omitempty"`
+	WaitFor    []WaitFor     `json:"wait_for,omitempty"`
 	Restart   Restart           `json:"restart,omitempty"`
 
 	// FastPath is FastPathOff for a router that forwards in its own kernel only, else empty.

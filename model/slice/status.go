@@ -38,6 +38,8 @@ type NodeStatus struct {
 	Since    time.Time `json:"since,omitzero"`
 	Restarts int       `json:"restarts,omitempty"`
 	Message  string    `json:"message,omitempty"`
+	// Done says that the first process has ended as it should: other nodes wait for that.
+	Done bool `json:"done,omitempty"`
 	// FastPath says why a router is not on the fast path although it should be; empty where it is, or should not
 	// be.
 	FastPath string `json:"fastpath,omitempty"`

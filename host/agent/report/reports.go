@@ -15,6 +15,7 @@ import (
 	"github.com/pergola-net/pergola/host/agent/failures"
 	"github.com/pergola-net/pergola/host/agent/inputs"
 	"github.com/pergola-net/pergola/host/agent/observe"
+	"github.com/pergola-net/pergola/host/agent/waits"
 	"github.com/pergola-net/pergola/host/plan"
 	"github.com/pergola-net/pergola/host/reconcile"
 	"github.com/pergola-net/pergola/host/sliver"
@@ -85,6 +86,7 @@ type Pass struct {
 	Actions  []reconcile.Action
 	Failures *failures.Failures
 	Boots    map[uint16]int // by slice: nodes whose exec lines keep it from being settled
+	Waits    waits.Waits    // nodes that are not started yet, which does so, too
 	Now      time.Time
 }
 
@@ -95,6 +97,9 @@ func (r *Reports) Begin(p Pass) {
 	left := make(map[uint16]int)
 	for _, act := range p.Actions {
 		left[act.Key.Slice]++
+	}
+	for id := range p.Waits {
+		left[id.Slice]++
 	}
 	for i := range p.Inputs {
 		w := &p.Inputs[i]

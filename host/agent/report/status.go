@@ -89,7 +89,7 @@ func (r *Reports) nodeStatus(
 	s, there := p.Seen.Slivers[id]
 	if !there {
 		if st.Phase == "" {
-			st.Phase = slice.Pending
+			st.Phase, st.Message = slice.Pending, p.Waits[id].Why
 		}
 		return st
 	}
@@ -104,12 +104,13 @@ func (r *Reports) nodeStatus(
 		st.PID = 0
 		st.Phase = slice.Exited
 		st.Message = exitMessage(s, n.Memory) + lastLine(r.cfg.LogPath(w.Spec.Name, n.Name))
+		st.Done = s.ExitCode == 0 && w.Spec.AwaitsEnd(n.Name)
 		if !w.Ended[n.Name] {
 			st.Phase, st.Message = slice.Failed, st.Message+"; it is started again"
 		}
 	default:
 		if st.Phase == "" {
-			st.Phase = slice.Starting
+			st.Phase, st.Message = slice.Starting, p.Waits[id].Why
 		}
 	}
 	k.Kind = plan.KindProgram

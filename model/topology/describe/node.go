@@ -145,6 +145,12 @@ func (d *describer) sliver(out *file.Node, n *slice.Node) {
 	if n.Stdin {
 		out.Stdin = &n.Stdin
 	}
+	for _, w := range n.WaitFor {
+		out.WaitFor = append(out.WaitFor, w.String())
+	}
+	if n.StartDelay != 0 {
+		out.Delay = file.DurationOf(n.StartDelay)
+	}
 	out.CPU, out.PIDs = n.CPU, n.PIDs
 	if n.CPUPeriod != 0 {
 		out.CPUPeriod = file.DurationOf(n.CPUPeriod)

@@ -109,6 +109,8 @@ type Attributes struct {
 	Memory    Bytes             `json:"memory,omitempty" doc:"Limit, such as 64MiB."`
 	PIDs      int64             `json:"pids,omitempty" minimum:"0" maximum:"4194304" doc:"Limit of processes."`
 	Exec      Strings           `json:"exec,omitempty" doc:"Shell commands, run once after each start."`
+	WaitFor   Strings           `json:"wait_for,omitempty" doc:"Nodes on the same machine that the first process waits for: a name (until it runs), name:ready (until its exec lines have ended, too), or name:exited (until its first process has ended with status 0)."`
+	Delay     Duration          `json:"start_delay,omitempty" doc:"Time between the making of the node and the start of its first process, up to 1h. Default: none."`
 	Restart   slice.Restart     `json:"restart,omitempty" enum:"always,on-failure,never" doc:"What happens when the first process ends. Default: always."`
 	Labels    map[string]string `json:"labels,omitempty" doc:"Free text for people and tools."`
 

@@ -43,7 +43,8 @@ type clab struct {
 	root    *yamltree.Node // what is below topology:
 	lab     string
 	nodes   map[string]*clabNode
-	renamed map[string]string // nodes whose names are no host names
+	renamed map[string]string   // nodes whose names are no host names
+	waitsAt map[string]position // where nodes wait for others, by the names that they have here
 	out     *topology.Topology
 	left    map[string]*left  // what is left out, by key and reason
 	unknown map[position]bool // keys of nodes that were reported
@@ -67,7 +68,7 @@ type clab struct {
 // management network. The last diagnostics, those that are LeftOut, sum up what the network does not have of the file.
 func Clab(file string, data []byte, opt ClabOptions) (*topology.Topology, topology.Diagnostics) {
 	c := &clab{report: &report{file: file}, opt: opt, nodes: map[string]*clabNode{}, renamed: map[string]string{},
-		left: map[string]*left{}, unknown: map[position]bool{},
+		waitsAt: map[string]position{}, left: map[string]*left{}, unknown: map[position]bool{},
 		badKinds: map[string]*badKind{}, used: address.NewSet(),
 		innerPorts: map[string][]string{}, locals: map[string]string{}}
 	if opt.Images == nil {
@@ -172,6 +173,7 @@ func (c *clab) file(root *yamltree.Node) {
 			c.out.Nodes[c.renamed[name]] = *n.out
 		}
 	}
+	c.settleWaits()
 	if !c.wrong {
 		c.check()
 	}
@@ -199,6 +201,8 @@ func (c *clab) addNodes() {
 			c.warn(f.Position, "", "node %q is called %q here: its name is no host name", f.Key, name)
 		}
 		c.renamed[f.Key] = name
+	}
+	for _, f := range nodes.Entries {
 		c.nodes[f.Key] = c.node(f)
 	}
 	c.joinGuests()

@@ -158,8 +158,7 @@ var (
 	stagesAfter  = []string{"configure", "healthy"}
 )
 
-// stages gives the commands of stages that run in the node. That nodes wait for each other is left out: all of them
-// start at once, and their links with them.
+// stages gives the commands of stages that run in the node.
 func (c *clab) stages(n *clabNode, all *yamltree.Node, names []string) (lines []string) {
 	if !c.want(all, yamltree.Map, "stages") {
 		return nil
@@ -167,9 +166,6 @@ func (c *clab) stages(n *clabNode, all *yamltree.Node, names []string) (lines []
 	c.knownStages(n, all)
 	for _, name := range names {
 		stage := all.Field(name)
-		if e, ok := stage.Get("wait-for"); ok {
-			c.leaveAt(n.name, "wait-for", e.Position, lack{changesNodes, "nodes start all at once"})
-		}
 		list := stage.Field("exec")
 		if !c.want(list, yamltree.List, "exec of stage "+name) {
 			continue

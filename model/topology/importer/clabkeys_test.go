@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/pergola-net/pergola/model/slice"
 	"github.com/pergola-net/pergola/model/topology"
 )
 
@@ -25,9 +26,17 @@ topology:
       healthcheck: {test: [CMD-SHELL, cat /etc/hostname], start-period: 3, interval: 5, timeout: 2, retries: 2}
       stages:
         create: {wait-for: [{node: b, stage: healthy}]}
+        configure: {wait-for: [{node: b, stage: create}]}
         create-links:
           exec: [{command: echo out, phase: on-exit}, {command: echo in}, {command: touch /x, target: host}]
         healthy: {exec: [{command: echo last}]}
+    b:
+      kind: linux
+      image: alpine
+      startup-delay: 3
+      stages: {create-links: {wait-for: [{node: c.d, stage: exit}, {node: br, stage: create}]}}
+    c.d: {kind: linux, image: alpine}
+    br: {kind: bridge}
 `
 
 func TestClabCarriesOutWhatIsAroundANode(t *testing.T) {
@@ -50,9 +59,19 @@ func TestClabCarriesOutWhatIsAroundANode(t *testing.T) {
 	if c := top.Checks[0]; c.Node != "a" || c.Exec != "cat /etc/hostname" || c.Timeout != "10s" {
 		t.Errorf("check %+v", c)
 	}
+	if want := (topology.Strings{"b:ready"}); !slices.Equal(a.WaitFor, want) {
+		t.Errorf("a waits for %q, want %q", a.WaitFor, want)
+	}
+	b, ends := top.Nodes["b"], top.Nodes["c-d"]
+	if want := (topology.Strings{"c-d:exited"}); !slices.Equal(b.WaitFor, want) || b.Delay != "3s" {
+		t.Errorf("b waits for %q, want %q, and %s", b.WaitFor, want, b.Delay)
+	}
+	if ends.Restart != slice.RestartNever {
+		t.Errorf("b waits for the end of a node that starts again: %q", ends.Restart)
+	}
 	text := found.Error()
-	for _, want := range []string{"commands of stages on the host of node a", "wait-for of node a",
-		"ports of node a",
+	for _, want := range []string{"commands of stages on the host of node a", "wait-for: healthy of node a",
+		"wait-for of stage configure of node a", "wait-for: br of node b", "ports of node a",
 		"env-files of node a"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not said to be left out:\n%s", want, text)

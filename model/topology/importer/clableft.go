@@ -43,7 +43,6 @@ var leftKeys = map[string]lack{
 	"hostname":      {changesNodes, "a node's host name is its name"},
 	"pid-mode":      {changesNodes, "each node has its own processes"},
 	"shm-size":      {changesNodes, ""},
-	"startup-delay": {changesNodes, "nodes start all at once"},
 	"tmpfs":         {changesNodes, "/tmp and /run of a node are its own"},
 	"volumes":       {changesNodes, ""},
 

@@ -37,7 +37,7 @@ type clabNode struct {
 
 var clabUsed = []string{"kind", "group", "image", "entrypoint", "cmd", "exec", "binds", "env", "labels", "network-mode",
 	"cpu", "memory", "sysctls", "restart-policy", "dns", "env-files", "healthcheck", "ports", "stages",
-	"user", "mgmt-ipv4", "mgmt-ipv6"}
+	"startup-delay", "user", "mgmt-ipv4", "mgmt-ipv6"}
 
 func (c *clab) node(f yamltree.Entry) *clabNode {
 	n := &clabNode{name: f.Key, at: f}
@@ -188,6 +188,7 @@ func (c *clab) linux(n *clabNode, out *topology.Node) {
 	c.process(n, out)
 	c.binds(n, out)
 	c.around(n, out)
+	c.waits(n, out)
 	if n.daemon != "" && len(out.Config) == 0 { // as such images are: the daemon runs, and no protocol
 		out.Routing = topology.Strings{string(slice.Static)}
 	}

@@ -28,6 +28,7 @@ func (r *resolver) makeSlivers() {
 		}
 		n.out.Placement = r.placement(n)
 	}
+	r.checkWaits()
 }
 
 func (r *resolver) makeSliver(n *node) {
@@ -38,6 +39,7 @@ func (r *resolver) makeSliver(n *node) {
 		r.Add(n.at.At("args"), "keep one of them", "args and cmd both say what the first process is")
 	}
 	n.out.CPUPeriod = r.cpuPeriod(n)
+	n.out.StartDelay = r.startDelay(n)
 	n.out.Memory = checked(a.Memory.Count())
 	n.out.Restart = cmp.Or(a.Restart, slice.RestartAlways)
 	if a.FastPath == slice.FastPathOff {

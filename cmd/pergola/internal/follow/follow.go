@@ -66,7 +66,7 @@ func Settled(ctx context.Context, s Server, p *ui.Progress, name string, generat
 		if !w.failed { // else tries count among what was done
 			up, all = m.Status.Done, m.Status.Total
 		}
-		p.Step("bringing "+name+" up", up, all)
+		p.Step("bringing "+name+" up"+waiting(&m.Status), up, all)
 		settled = m.Status.Settled
 		return settled
 	})
@@ -76,9 +76,33 @@ func Settled(ctx context.Context, s Server, p *ui.Progress, name string, generat
 	return last, w.explain(err, "bring "+name+" up", faults(&last))
 }
 
-// faults are the actions that fail, and the hosts that do not answer.
+// waiting says which nodes are not started yet because they wait for others, or for a time.
+func waiting(st *slice.Status) string {
+	var all []string
+	for _, node := range slices.Sorted(maps.Keys(st.Nodes)) {
+		n := st.Nodes[node]
+		if (n.Phase == slice.Pending || n.Phase == slice.Starting) && n.Message != "" {
+			all = append(all, node+" "+n.Message)
+		}
+	}
+	switch {
+	case len(all) == 0:
+		return ""
+	case len(all) == 1:
+		return ": " + all[0]
+	}
+	return fmt.Sprintf(": %s; %d more wait", all[0], len(all)-1)
+}
+
+// faults are the actions that fail, the nodes that have ended though they should run, and the hosts that do not answer.
 func faults(st *slice.Status) []string {
-	return append(slices.Clone(st.Errors), lost(st)...)
+	all := slices.Clone(st.Errors)
+	for _, node := range slices.Sorted(maps.Keys(st.Nodes)) {
+		if n := st.Nodes[node]; n.Phase == slice.Exited && !n.Done {
+			all = append(all, fmt.Sprintf("%s %s: %s", node, n.Phase, n.Message))
+		}
+	}
+	return append(all, lost(st)...)
 }
 
 // lost says which hosts do not answer that have nodes of a slice.
@@ -116,7 +140,7 @@ func parts(st *slice.Status) (up, all int) {
 func dead(name string, st *slice.Status) error {
 	var faults []string
 	for node, n := range st.Nodes {
-		if n.Phase == slice.Failed || n.Phase == slice.Exited {
+		if n.Phase == slice.Failed || n.Phase == slice.Exited && !n.Done {
 			faults = append(faults, fmt.Sprintf("%s %s: %s", node, n.Phase, n.Message))
 		}
 	}
