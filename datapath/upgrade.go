@@ -43,7 +43,7 @@ const filtersSince = 11
 
 // nodesSince is one number for all that programs of nodes share with the walk: they call each other, and each reads
 // what the other one left in the record of the work. It rises with each other map that programs of nodes read, too.
-const nodesSince = 15
+const nodesSince = 16
 
 var upgrades = map[string]upgrade{
 	objectMapPorts: {13, carried},
