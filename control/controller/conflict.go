@@ -10,24 +10,25 @@ import (
 	"github.com/pergola-net/pergola/control/store"
 )
 
-// How often a request is tried again after conflicts with others, and what is waited between. Each conflict means that
-// another request was carried out; so with waits that grow and are random, all of many are, one after the other.
+// How long a request is tried again after conflicts with others, and what is waited between. Each conflict means that
+// another request was carried out. Waits grow until all of many members have their turn, and no further: who has waited
+// for long is not to have fewer tries than who has just come.
 const (
-	attempts  = 12
+	patience  = 10 * time.Second
 	firstWait = 4 * time.Millisecond
-	longWait  = time.Second
+	longWait  = 250 * time.Millisecond
 )
 
-// untilNoConflict tries a request until it ends by no conflict with another one, as often as is reasonable.
+// untilNoConflict tries a request until it ends by no conflict with another one, for as long as is reasonable.
 func untilNoConflict(ctx context.Context, try func() error) error {
-	wait := firstWait
+	wait, start := firstWait, time.Now()
 	for n := 1; ; n++ {
 		err := try()
-		switch {
+		switch took := time.Since(start); {
 		case !errors.Is(err, store.ErrConflict):
 			return err
-		case n == attempts:
-			return fmt.Errorf("given up after %d attempts: %w", n, err)
+		case took >= patience:
+			return fmt.Errorf("given up after %d attempts in %s: %w", n, took.Round(time.Second), err)
 		}
 		select {
 		case <-ctx.Done():

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/pergola-net/pergola/control/api"
@@ -144,20 +145,25 @@ func TestManyMembersAdmitAtOnce(t *testing.T) {
 }
 
 func TestConflictsThatDoNotEndAreToldAtLast(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	tries := 0
-	conflict := fmt.Errorf("lab: %w", store.ErrConflict)
-	do := func() error {
-		tries++
-		return conflict
-	}
-	if err := untilNoConflict(ctx, do); !errors.Is(err, conflict) || tries != attempts {
-		t.Errorf("%d tries: %v", tries, err)
-	}
-	tries = 0
-	cancel()
-	if err := untilNoConflict(ctx, do); !errors.Is(err, conflict) || tries != 1 {
-		t.Errorf("of a request that ended: %d tries: %v", tries, err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		tries, start := 0, time.Now()
+		conflict := fmt.Errorf("lab: %w", store.ErrConflict)
+		do := func() error {
+			tries++
+			return conflict
+		}
+		err := untilNoConflict(ctx, do)
+		took := time.Since(start)
+		want := fmt.Sprintf("given up after %d attempts in 10s: %v", tries, conflict)
+		if !errors.Is(err, conflict) || err.Error() != want || tries < 40 || took > patience+longWait {
+			t.Errorf("%d tries in %s: %v", tries, took, err)
+		}
+		tries = 0
+		cancel()
+		if err := untilNoConflict(ctx, do); !errors.Is(err, conflict) || tries != 1 {
+			t.Errorf("of a request that ended: %d tries: %v", tries, err)
+		}
+	})
 }

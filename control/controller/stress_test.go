@@ -21,7 +21,7 @@ import (
 // it shows if there was ever too much.
 func TestMembersThatAdmitWithoutAPauseOvercommitNothing(t *testing.T) {
 	t.Parallel()
-	const members, applies, longest = 4, 50, 15 * time.Second
+	const members, applies, longest = 4, 50, patience + 5*time.Second
 	f := &fake{hosts: machines(members, func(h []store.HostState) {
 		for i := range h {
 			h[i].Allows.Ports = []hosts.Ports{{First: 8000, Last: 8019}}
