@@ -72,11 +72,13 @@ func (p *placing) checkWaits() (faults []Fault) {
 	for i := range p.next.Nodes {
 		n := &p.next.Nodes[i]
 		for _, w := range n.WaitFor {
-			if other := p.next.Node(w.Node); other != nil && other.Host != n.Host {
-				faults = append(faults, Fault{Location: "nodes." + n.Name + ".wait_for", Message: fmt.Sprintf(
-					"node %s waits for %s, and they are on two hosts, %s and %s: give both the same host:",
-					n.Name, w.Node, n.Host, other.Host)})
+			other := p.next.Node(w.Node)
+			if other == nil || other.Host == n.Host {
+				continue
 			}
+			faults = append(faults, Fault{Location: "nodes." + n.Name + ".wait_for", Message: fmt.Sprintf(
+				"node %s waits for %s, and they are on two hosts, %s and %s: give both the same host:",
+				n.Name, w.Node, n.Host, other.Host)})
 		}
 	}
 	return faults

@@ -595,7 +595,8 @@ func TestNodesWaitForNodesOfTheSameHostOnly(t *testing.T) {
 	p := &placing{next: resolved(t, file("h2"), nil), hosts: machines(2), generation: 1}
 	err := p.place()
 	var r *Refusal
-	if !errors.As(err, &r) || !strings.Contains(r.Message, "node b waits for a, and they are on two hosts, h2 and h1") {
+	const why = "node b waits for a, and they are on two hosts, h2 and h1"
+	if !errors.As(err, &r) || !strings.Contains(r.Message, why) {
 		t.Errorf("placed: %v", err)
 	}
 }

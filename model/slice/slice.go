@@ -85,7 +85,7 @@ type Node struct {
 	// nodes of its host that this process waits for, too.
 	StartDelay time.Duration `json:"start_delay,omitempty"`
 	WaitFor    []WaitFor     `json:"wait_for,omitempty"`
-	Restart   Restart           `json:"restart,omitempty"`
+	Restart    Restart       `json:"restart,omitempty"`
 
 	// FastPath is FastPathOff for a router that forwards in its own kernel only, else empty.
 	FastPath FastPath `json:"fastpath,omitempty"`

@@ -50,6 +50,7 @@ func (w WaitFor) Reached() string {
 		return w.Node + " to have run its exec lines"
 	case UntilExited:
 		return w.Node + " to end"
+	case UntilRunning:
 	}
 	return w.Node + " to run"
 }

@@ -120,13 +120,10 @@ func (r *Reports) nodeStatus(
 			st.Phase = slice.Failed
 		}
 	}
-	k.Kind = plan.KindOutside
-	if _, cause := p.Failures.Of(k); cause != nil {
-		st.Phase, st.Message = slice.Failed, cause.Error()
-	}
-	k.Kind = plan.KindProcess
-	if _, cause := p.Failures.Of(k); cause != nil {
-		st.Phase, st.Message = slice.Failed, cause.Error()
+	for _, k.Kind = range []reconcile.Kind{plan.KindOutside, plan.KindProcess} {
+		if _, cause := p.Failures.Of(k); cause != nil {
+			st.Phase, st.Message = slice.Failed, cause.Error()
+		}
 	}
 	return st
 }

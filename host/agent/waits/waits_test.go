@@ -47,7 +47,9 @@ func TestFirstProcessesWait(t *testing.T) {
 		"not made yet":      {b: is(sliver.Running, 0), until: slice.UntilRunning, after: time.Hour, absent: true, why: "is started 5s after it was made", look: start.Add(time.Hour + 5*time.Second)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			seen := &observe.Snapshot{Slivers: map[sliver.ID]sliver.Observed{}, Whole: map[reconcile.Key]bool{boot: c.booted}}
+			seen := &observe.Snapshot{
+				Slivers: map[sliver.ID]sliver.Observed{}, Whole: map[reconcile.Key]bool{boot: c.booted},
+			}
 			if !c.absent {
 				seen.Slivers[a] = created
 			}
