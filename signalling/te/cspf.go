@@ -1,0 +1,329 @@
+package te
+
+import (
+	"math"
+	"net/netip"
+	"slices"
+
+	"github.com/pergola-net/pergola/signalling/rsvp/message"
+)
+
+// Path finds the path of the least metric that meets the constraints (CSPF). Of equal ones it takes the one with the
+// fewest hops, since each hop reserves; of these the one that has the most left unreserved; then the order of
+// identifiers decides, so that the same database gives the same path. The error is a *NoPath if there is none.
+func (d *Database) Path(q Request) (Path, error) {
+	s, err := d.search(q)
+	if err != nil {
+		return Path{}, err
+	}
+	w, err := s.walk()
+	if err != nil {
+		return Path{}, err
+	}
+	return s.path(w), nil
+}
+
+// search is the work for one request.
+type search struct {
+	*Database
+	q        Request
+	from, to int32
+	want     uint64
+	// no has nodes that must not be used: those to avoid, and those that the path has been through.
+	no      []bool
+	avoided []bool   // those of no that are to avoid
+	refused []reason // by link
+	credit  map[int32]uint64
+	// taken are ways that others have: of the k shortest paths.
+	taken map[crossing]bool
+}
+
+func (d *Database) search(q Request) (*search, error) {
+	if err := q.check(); err != nil {
+		return nil, err
+	}
+	from, err := d.router(q.From)
+	if err != nil {
+		return nil, &NoPath{From: q.From.String(), To: q.To.String(), Reason: err.Error()}
+	}
+	to, err := d.router(q.To)
+	if err != nil {
+		return nil, &NoPath{From: q.From.String(), To: q.To.String(), Reason: err.Error()}
+	}
+	if from == to {
+		return nil, &NoPath{From: q.From.String(), To: q.To.String(), Reason: "both are of one router"}
+	}
+	s := &search{Database: d, q: q, from: from, to: to, want: asked(q.Bandwidth), no: make([]bool, len(d.nodes)),
+		avoided: make([]bool, len(d.nodes)), refused: make([]reason, len(d.links))}
+	for _, a := range q.Avoid.Nodes {
+		if i, ok := d.addresses[a]; ok {
+			s.no[i], s.avoided[i] = true, true
+		}
+	}
+	s.share()
+	s.prune()
+	return s, nil
+}
+
+// share finds the links on which the LSP shares what it holds.
+func (s *search) share() {
+	h := s.q.Replaces
+	if h == nil || h.Holding > s.q.Setup {
+		return // what is held at a worse priority was never taken from this one's bandwidth
+	}
+	held := make(map[LinkID]bool, len(h.Path.Hops))
+	for _, hop := range h.Path.Hops {
+		held[hop.Link] = true
+	}
+	s.credit = make(map[int32]uint64, len(held))
+	for i, l := range s.links {
+		if held[l.LinkID] {
+			s.credit[int32(i)] = h.Bandwidth
+		}
+	}
+}
+
+func (s *search) unreserved(link int32) uint64 {
+	return s.links[link].Unreserved[s.q.Setup] + s.credit[link]
+}
+
+// prune finds for each link why the path cannot have it.
+func (s *search) prune() {
+	avoid, groups := make(map[netip.Addr]bool), make(map[uint32]bool)
+	for _, a := range s.q.Avoid.Links {
+		avoid[a] = true
+	}
+	for _, g := range s.q.Avoid.SRLGs {
+		groups[g] = true
+	}
+	a := s.q.Affinities
+	for i, l := range s.links {
+		s.refused[i] = usable
+		switch {
+		case l.Local.IsValid() && avoid[l.Local] || !l.LAN && l.Remote.IsValid() && avoid[l.Remote]:
+			s.refused[i] = excludedLink
+		case l.Groups&a.ExcludeAny != 0 || a.IncludeAny != 0 && l.Groups&a.IncludeAny == 0 ||
+			l.Groups&a.IncludeAll != a.IncludeAll:
+			s.refused[i] = wrongGroups
+		case s.unreserved(int32(i)) < s.want:
+			s.refused[i] = tooLittle
+		}
+		for _, g := range l.SRLGs {
+			if groups[g] {
+				s.refused[i] = sharedRisk
+			}
+		}
+	}
+}
+
+// refuses tells why a path may not go by a link to a router.
+func (s *search) refuses(e edge, to end) reason {
+	switch {
+	case s.refused[e.link] != usable:
+		return s.refused[e.link]
+	case to.back == none:
+		return oneWay
+	case s.refused[to.back] == excludedLink:
+		return excludedLink
+	case !to.remote.IsValid():
+		return unnumbered
+	case s.avoided[to.node]:
+		return excludedNode
+	case s.no[to.node]:
+		return visited
+	case s.taken[crossing{e.link, to}]:
+		return visited
+	}
+	return usable
+}
+
+func (s *search) metric(link int32) uint64 {
+	first, second := s.links[link].TEMetric, s.links[link].Metric
+	if s.q.IGP {
+		first, second = second, first
+	}
+	if first == 0 {
+		first = second
+	}
+	return uint64(max(first, 1))
+}
+
+// label is a way to a router.
+type label struct {
+	cost       uint64
+	hops       int32
+	unreserved uint64 // of its links, the least
+	node       int32
+	link       int32
+	in         end   // where it enters node
+	before     int32 // the label that it goes on from
+}
+
+// better orders ways, the best first.
+func (l label) better(o label) bool {
+	switch {
+	case l.cost != o.cost:
+		return l.cost < o.cost
+	case l.hops != o.hops:
+		return l.hops < o.hops
+	case l.unreserved != o.unreserved:
+		return l.unreserved > o.unreserved
+	case l.node != o.node:
+		return l.node < o.node
+	}
+	return l.link < o.link
+}
+
+// anywhere is a step that constrains nothing.
+var anywhere = message.Step{Loose: true}
+
+// walk is a path as links and where they are left.
+type walk []crossing
+
+type crossing struct {
+	link int32
+	in   end
+}
+
+// walk goes through the steps of Via, and to the end.
+func (s *search) walk() (walk, error) {
+	var all walk
+	at := s.from
+	for _, step := range append(s.q.Via[:len(s.q.Via):len(s.q.Via)], message.Step{Loose: true,
+		Prefix: netip.PrefixFrom(s.q.To, s.q.To.BitLen())}) {
+		to, err := s.router(step.Prefix.Addr())
+		if err != nil {
+			return nil, s.none(at, step, err.Error())
+		}
+		if to == at {
+			continue
+		}
+		ways, last := s.shortest(at, to, len(all), step)
+		if last == none {
+			return nil, s.explain(at, to, len(all), step)
+		}
+		part := walkTo(ways, last)
+		all = append(all, part...)
+		s.no[at] = true
+		for _, c := range part {
+			s.no[c.in.node] = true
+		}
+		at = to
+	}
+	return all, nil
+}
+
+// walkTo is the way that ends with a label.
+func walkTo(ways []label, last int32) walk {
+	var w walk
+	for i := last; ways[i].before != none; i = ways[i].before {
+		w = append(w, crossing{ways[i].link, ways[i].in})
+	}
+	slices.Reverse(w)
+	return w
+}
+
+func (s *search) path(w walk) Path {
+	p := Path{Unreserved: math.MaxUint64}
+	for _, c := range w {
+		l := s.links[c.link]
+		p.Cost += s.metric(c.link)
+		p.Unreserved = min(p.Unreserved, s.unreserved(c.link))
+		p.Hops = append(p.Hops, Hop{Link: l.LinkID, From: l.From, To: s.nodes[c.in.node].ID, Local: l.Local,
+			Remote: c.in.remote, SRLGs: l.SRLGs})
+	}
+	return p
+}
+
+// shortest is Dijkstra's algorithm. With a limit of hops, a router keeps a longer way with fewer hops beside a shorter
+// one with more of them: labels are final in the order of better, so that each one must have fewer hops than the last.
+func (s *search) shortest(from, to int32, hops int, step message.Step) (done []label, last int32) {
+	fewest := make([]int32, len(s.nodes))
+	for i := range fewest {
+		fewest[i] = math.MaxInt32
+	}
+	limit := int32(math.MaxInt32)
+	if s.q.Hops > 0 {
+		limit = int32(min(s.q.Hops, math.MaxInt32))
+	}
+	var waiting heap
+	waiting.push(label{hops: int32(hops), unreserved: math.MaxUint64, node: from, before: none})
+	for len(waiting) > 0 {
+		l := waiting.pop()
+		if l.hops >= fewest[l.node] {
+			continue
+		}
+		fewest[l.node] = l.hops
+		if s.q.Hops == 0 {
+			fewest[l.node] = 0
+		}
+		at := int32(len(done))
+		done = append(done, l)
+		if l.node == to {
+			return done, at
+		}
+		if l.hops == limit || !step.Loose && l.node != from {
+			continue
+		}
+		for _, e := range s.out[l.node] {
+			for _, to := range e.ends {
+				if to.node == l.node || l.hops+1 >= fewest[to.node] || s.refuses(e, to) != usable ||
+					!s.enters(step, to) {
+					continue
+				}
+				waiting.push(label{cost: l.cost + s.metric(e.link), hops: l.hops + 1,
+					unreserved: min(l.unreserved, s.unreserved(e.link)), node: to.node, link: e.link, in: to,
+					before: at})
+			}
+		}
+	}
+	return done, none
+}
+
+// enters tells whether a strict step allows a router to be entered there: if it is an interface of the router, by it.
+func (s *search) enters(step message.Step, to end) bool {
+	a := step.Prefix.Addr()
+	if step.Loose || to.remote == a {
+		return true
+	}
+	n := s.nodes[to.node]
+	return n.Address == a || n.ID == a.String()
+}
+
+// heap is a binary heap of labels, the best first.
+type heap []label
+
+func (h *heap) push(l label) {
+	*h = append(*h, l)
+	all := *h
+	for i := len(all) - 1; i > 0; {
+		up := (i - 1) / 2
+		if !all[i].better(all[up]) {
+			return
+		}
+		all[i], all[up] = all[up], all[i]
+		i = up
+	}
+}
+
+func (h *heap) pop() label {
+	all := *h
+	best, n := all[0], len(all)-1
+	all[0] = all[n]
+	all = all[:n]
+	*h = all
+	for i := 0; ; {
+		down := 2*i + 1
+		if down >= n {
+			return best
+		}
+		if down+1 < n && all[down+1].better(all[down]) {
+			down++
+		}
+		if !all[down].better(all[i]) {
+			return best
+		}
+		all[i], all[down] = all[down], all[i]
+		i = down
+	}
+}
