@@ -98,20 +98,17 @@ func (s *search) prune() {
 	}
 	a := s.q.Affinities
 	for i, l := range s.links {
-		s.refused[i] = usable
 		switch {
+		// First: it also keeps the path from the other direction of the link.
 		case l.Local.IsValid() && avoid[l.Local] || !l.LAN && l.Remote.IsValid() && avoid[l.Remote]:
 			s.refused[i] = excludedLink
+		case slices.ContainsFunc(l.SRLGs, func(g uint32) bool { return groups[g] }):
+			s.refused[i] = sharedRisk
 		case l.Groups&a.ExcludeAny != 0 || a.IncludeAny != 0 && l.Groups&a.IncludeAny == 0 ||
 			l.Groups&a.IncludeAll != a.IncludeAll:
 			s.refused[i] = wrongGroups
 		case s.unreserved(int32(i)) < s.want:
 			s.refused[i] = tooLittle
-		}
-		for _, g := range l.SRLGs {
-			if groups[g] {
-				s.refused[i] = sharedRisk
-			}
 		}
 	}
 }
@@ -193,7 +190,7 @@ func (s *search) walk() (walk, error) {
 		Prefix: netip.PrefixFrom(s.q.To, s.q.To.BitLen())}) {
 		to, err := s.router(step.Prefix.Addr())
 		if err != nil {
-			return nil, s.none(at, step, err.Error())
+			return nil, s.noPath(at, step, err.Error())
 		}
 		if to == at {
 			continue
@@ -271,13 +268,17 @@ func (s *search) shortest(from, to int32, hops int, step message.Step) (done []l
 					!s.enters(step, to) {
 					continue
 				}
-				waiting.push(label{cost: l.cost + s.metric(e.link), hops: l.hops + 1,
-					unreserved: min(l.unreserved, s.unreserved(e.link)), node: to.node, link: e.link, in: to,
-					before: at})
+				waiting.push(s.extend(l, at, e.link, to))
 			}
 		}
 	}
 	return done, none
+}
+
+// extend goes on from a label by a link.
+func (s *search) extend(l label, before, link int32, to end) label {
+	return label{cost: l.cost + s.metric(link), hops: l.hops + 1, unreserved: min(l.unreserved, s.unreserved(link)),
+		node: to.node, link: link, in: to, before: before}
 }
 
 // enters tells whether a strict step allows a router to be entered there: if it is an interface of the router, by it.

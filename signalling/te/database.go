@@ -68,8 +68,7 @@ type edge struct {
 type end struct {
 	node   int32
 	remote netip.Addr
-	// back is the other direction of the link; none if the router does not advertise it: nothing is sent to a router
-	// that does not hear what it would answer by.
+	// back is the other direction of the link; none if the router does not advertise it, and the link is not used.
 	back int32
 }
 
@@ -197,8 +196,8 @@ func (d *Database) router(a netip.Addr) (int32, error) {
 	}
 	i, ok := d.addresses[a]
 	if !ok {
-		return none, fmt.Errorf("no router with the address %s is in the traffic engineering database, which has %d",
-			a, len(d.nodes))
+		return none, fmt.Errorf("no router with the address %s is in the traffic engineering database, "+
+			"which has %d", a, len(d.nodes))
 	}
 	return i, nil
 }

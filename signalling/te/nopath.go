@@ -25,7 +25,7 @@ const (
 
 // text says it of one link and of several.
 var text = [reasons][2]string{
-	tooLittle:    {"has less than %s unreserved at priority %d: %s",
+	tooLittle: {"has less than %s unreserved at priority %d: %s",
 		"have less than %s unreserved at priority %d, at most %s"},
 	wrongGroups:  {"does not have the administrative groups", "do not have the administrative groups"},
 	excludedLink: {"is to be avoided", "are to be avoided"},
@@ -38,7 +38,8 @@ var text = [reasons][2]string{
 
 // NoPath is the error of a request that no path meets.
 type NoPath struct {
-	From, To string // the routers, or what was asked for; where a path goes through steps, those between which it ends
+	// From and To are the routers, or what was asked for. With steps to go through: the part that is missing.
+	From, To string
 	// Blocked are the links that would bring the path nearer if they met the constraints, by constraint.
 	Blocked []Blocked
 	Reason  string // if no link is to blame
@@ -80,14 +81,14 @@ func (b Blocked) String() string {
 	return fmt.Sprintf("%d %s %s (%s)", len(b.Links), word, b.Constraint, strings.Join(names, ", "))
 }
 
-func (s *search) none(at int32, step message.Step, why string) *NoPath {
+func (s *search) noPath(at int32, step message.Step, why string) *NoPath {
 	return &NoPath{From: s.nodes[at].ID, To: step.Prefix.Addr().String(), Reason: why}
 }
 
 // explain finds why there is no way from one router to another: the links from routers that are reached to those from
 // which the end could be reached if there were no constraints.
 func (s *search) explain(at, to int32, hops int, step message.Step) error {
-	e := s.none(at, step, "")
+	e := s.noPath(at, step, "")
 	if s.q.Hops > 0 {
 		unlimited := *s
 		unlimited.q.Hops = 0

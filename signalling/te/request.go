@@ -24,15 +24,17 @@ type Request struct {
 	Hops int
 	// IGP has paths compared by the routing protocol's metric instead of the TE metric.
 	IGP bool
-	// Replaces is the LSP that the path is for, if it has one already: what that holds on links of the old path counts
-	// as unreserved, because the two share it (make before break).
+	// Replaces is what the LSP that the path is for holds already. On links of the old path that counts as
+	// unreserved, because the two share it (make before break).
 	Replaces *Held
 }
 
 // Avoid is what a path must not use.
 type Avoid struct {
 	Nodes []netip.Addr // routers, by any of their addresses
-	Links []netip.Addr // links, in both directions, by the address of an interface at one end; of a LAN, its own way in
+	// Links are links in both directions, by the address of an interface at one end. Of a LAN, it is what this
+	// interface's router uses of it.
+	Links []netip.Addr
 	SRLGs []uint32
 }
 
@@ -45,11 +47,13 @@ type Held struct {
 
 func (q Request) check() error {
 	if q.Setup >= Priorities || q.Hops < 0 {
-		return fmt.Errorf("path from %s to %s: set-up priority %d, at most %d hops", q.From, q.To, q.Setup, q.Hops)
+		return fmt.Errorf("path from %s to %s: set-up priority %d, at most %d hops", q.From, q.To, q.Setup,
+			q.Hops)
 	}
 	for _, step := range q.Via {
 		if !step.Prefix.IsSingleIP() {
-			return fmt.Errorf("path from %s to %s: the step %s is not a router's address", q.From, q.To, step)
+			return fmt.Errorf("path from %s to %s: the step %s is not a router's address", q.From, q.To,
+				step)
 		}
 	}
 	return nil
