@@ -25,8 +25,9 @@ func BandwidthOf(f float32) (uint64, error) {
 
 // Float is a bandwidth as routing protocols carry it, rounded down.
 func Float(bandwidth uint64) float32 {
+	bandwidth = min(bandwidth, most)
 	f := float32(bandwidth)
-	if bandwidth < most && uint64(f) > bandwidth {
+	if uint64(f) > bandwidth {
 		f = math.Nextafter32(f, 0)
 	}
 	return f
