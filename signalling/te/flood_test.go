@@ -37,7 +37,8 @@ func TestFloodsWhenAThresholdIsPassed(t *testing.T) {
 	}
 }
 
-// However bandwidth is reserved and released, what routers were told is wrong by at most the distance of two thresholds.
+// However bandwidth is reserved and released, what routers were told is wrong by at most the distance of two
+// thresholds.
 func TestWhatIsNotToldIsLittle(t *testing.T) {
 	th := te.DefaultThresholds()
 	reserved := func(u, whole uint64) float64 { return 100 * float64(whole-u) / float64(whole) }

@@ -11,7 +11,8 @@ import (
 // OSPF are the lines of configuration by which ospfd floods links for traffic engineering, and has a database of them.
 // The address is one of the router's that is always reachable.
 func OSPF(router netip.Addr) []string {
-	return []string{"router ospf", "capability opaque", "mpls-te on", "mpls-te router-address " + router.String(), "exit"}
+	return []string{"router ospf", "capability opaque", "mpls-te on", "mpls-te router-address " + router.String(),
+		"exit"}
 }
 
 // ISIS are those of isisd, for an area.
@@ -19,8 +20,8 @@ func ISIS(area string, router netip.Addr) []string {
 	return []string{"router isis " + area, "mpls-te on", "mpls-te router-address " + router.String(), "exit"}
 }
 
-// Link are the lines of configuration that tell zebra of a link at one of its interfaces; ospfd and isisd flood it. They
-// are the difference from what it was told last; nil: nothing was. No lines: nothing is new.
+// Link are the lines of configuration that tell zebra of a link at one of its interfaces; ospfd and isisd flood it.
+// They are the difference from what it was told last; nil: nothing was. No lines: nothing is new.
 //
 // Of the link, bandwidths, TE metric and groups are told. FRR takes no more reservable bandwidth than a link has.
 func Link(name string, told *te.Link, is te.Link) ([]string, error) {
@@ -37,8 +38,8 @@ func Link(name string, told *te.Link, is te.Link) ([]string, error) {
 		say("enable")
 	}
 	if old.max != now.max {
-		// FRR refuses a maximum that is not above all that it has for the link. What ospfd floods meanwhile is too
-		// little, never too much.
+		// FRR refuses a maximum that is not above all that it has for the link. What ospfd floods meanwhile is
+		// too little, never too much.
 		say("max-rsv-bw 0")
 		for p := range now.unreserved {
 			say("unrsv-bw %d 0", p)

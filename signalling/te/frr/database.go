@@ -60,8 +60,8 @@ type attributes struct {
 // Database reads what the commands above print: one object, with isisd one for each area. Links that are not
 // advertised for traffic engineering are left out, and those of IPv6 alone.
 //
-// FRR up to 10 at least leaves out the first SRLG of a link, and LANs: routers that are to find paths over an Ethernet
-// have it configured as a point-to-point network.
+// FRR leaves out LANs: an Ethernet that paths are to go over is configured as a point-to-point network. Before June
+// 2026 it also left out interfaces whose address ends in 0 (one end of a /31).
 func Database(b []byte) (*te.Database, error) {
 	var nodes []te.Node
 	var links []te.Link
@@ -71,9 +71,12 @@ func Database(b []byte) (*te.Database, error) {
 		if errors.Is(err, io.EOF) && len(nodes) > 0 {
 			return te.New(nodes, links), nil
 		}
-		if err != nil || o.TED == nil {
-			return nil, fmt.Errorf("FRR's traffic engineering database: %q is not what ospfd or isisd print (%w)",
-				start(b), errors.Join(err))
+		if err == nil && o.TED == nil {
+			err = errors.New("no member ted")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("FRR's traffic engineering database: %w, in what begins with %q", err,
+				start(b))
 		}
 		ids := identifiers(o.TED.Vertices, o.TED.Edges)
 		for _, v := range o.TED.Vertices {
