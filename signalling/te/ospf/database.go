@@ -1,9 +1,12 @@
 package ospf
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/pergola-net/pergola/signalling/te"
@@ -23,6 +26,10 @@ type key struct {
 	kind   uint8
 	id     uint32
 	router netip.Addr
+}
+
+func (k key) compare(o key) int {
+	return cmp.Or(k.router.Compare(o.router), cmp.Compare(k.kind, o.kind), cmp.Compare(k.id, o.id))
 }
 
 type entry struct {
@@ -94,8 +101,8 @@ func (d *Database) Expire(now time.Duration) {
 func (d *Database) TE() *te.Database {
 	nodes := make(map[netip.Addr]te.Node)
 	var links []te.Link
-	for k, e := range d.held {
-		n := nodes[k.router]
+	for _, k := range slices.SortedFunc(maps.Keys(d.held), key.compare) {
+		e, n := d.held[k], nodes[k.router]
 		if n.ID = k.router.String(); e.te.Address.IsValid() {
 			n.Address = e.te.Address
 		}
@@ -135,12 +142,10 @@ func readMetrics(b []byte) (map[netip.Addr]uint16, error) {
 		if len(b) < routerLink {
 			return nil, fmt.Errorf("OSPF router LSA: %w", errCut)
 		}
-		if kind, tos := b[8], int(b[9]); kind != stub {
+		if b[8] != stub {
 			metrics[netip.AddrFrom4([4]byte(b[4:]))] = binary.BigEndian.Uint16(b[10:])
-			b = b[min(routerLink+tos*tosLength, len(b)):]
-		} else {
-			b = b[min(routerLink+tos*tosLength, len(b)):]
 		}
+		b = b[min(routerLink+int(b[9])*tosLength, len(b)):]
 	}
 	return metrics, nil
 }

@@ -13,23 +13,22 @@ import (
 )
 
 const (
-	headerLength  = 20
-	maxLength     = 1<<16 - 1
-	typeRouter    = 1
-	typeArea      = 10 // opaque, with the scope of an area
-	opaqueTE      = 1
-	tlvHeader     = 4
-	tlvAddress    = 1
-	tlvLink       = 2
-	linkType      = 1 // sub-TLVs
-	linkID        = 2
-	pointToPoint  = 1 // values of linkType
-	multiAccess   = 2
-	maxInstance   = 1<<24 - 1
-	checksumAt    = 16
-	optionExtern  = 0x02
-	optionOpaque  = 0x40
-	firstSequence = -1<<31 + 1
+	headerLength = 20
+	maxLength    = 1<<16 - 1
+	typeRouter   = 1
+	typeArea     = 10 // opaque, with the scope of an area
+	opaqueTE     = 1
+	tlvHeader    = 4
+	tlvAddress   = 1
+	tlvLink      = 2
+	linkType     = 1 // sub-TLVs
+	linkID       = 2
+	pointToPoint = 1 // values of linkType
+	multiAccess  = 2
+	maxInstance  = 1<<24 - 1
+	checksumAt   = 16
+	optionExtern = 0x02
+	optionOpaque = 0x40
 )
 
 // sub is what sub-TLVs of a link say; those that are not here are ignored.
@@ -39,12 +38,15 @@ var sub = map[uint16]attribute.Kind{3: attribute.Local, 4: attribute.Remote, 5: 
 // order is that in which they are written.
 var order = []uint16{3, 4, 5, 6, 7, 8, 9, 16}
 
+// FirstSequence is the sequence number of a router's first LSA; the next ones are each larger by one.
+const FirstSequence = -1<<31 + 1
+
 // LSA is a traffic engineering LSA. RFC 3630 has an address or a link in each; FRR has both in one.
 type LSA struct {
 	Age      uint16 // seconds
 	Router   netip.Addr
 	Instance uint32 // of 24 bits: tells the router's LSAs apart
-	Sequence int32  // 0: the first one
+	Sequence int32
 	Address  netip.Addr
 	// Link has the router at its beginning, and at its end the neighbour's router ID, or the address of the
 	// designated router of a LAN. The metric is not in it.
@@ -165,9 +167,6 @@ func (l LSA) Encode() ([]byte, error) {
 	b := make([]byte, headerLength)
 	binary.BigEndian.PutUint16(b, l.Age)
 	b[2], b[3] = optionExtern|optionOpaque, typeArea
-	if l.Sequence == 0 {
-		l.Sequence = firstSequence
-	}
 	if l.Instance > maxInstance || !l.Router.Is4() {
 		return nil, fmt.Errorf("OSPF traffic engineering LSA %d of %s: instance of more than 24 bits, or no router",
 			l.Instance, l.Router)

@@ -16,10 +16,10 @@ type Kind uint8
 
 // What sub-TLVs say of a link.
 const (
-	Local      Kind = iota + 1 // an IPv4 address; of several the first counts
-	Remote                     // likewise
-	TEMetric                   // 24 or 32 bits
-	Bandwidth                  // all bandwidths are floats, in bytes a second
+	Local     Kind = iota + 1 // an IPv4 address; of several the first counts
+	Remote                    // likewise
+	TEMetric                  // 24 or 32 bits
+	Bandwidth                 // all bandwidths are floats, in bytes a second
 	Reservable
 	Unreserved // by priority
 	Groups
