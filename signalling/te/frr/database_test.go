@@ -86,7 +86,7 @@ func TestEdgesThatAreNoLinksForLSPsAreLeftOut(t *testing.T) {
 	for name, replace := range map[string][2]string{
 		"about to be removed":         {`"status":"Sync"`, `"status":"Orphan"`},
 		"not for traffic engineering": {`"max-resv-link-bandwidth"`, `"other"`},
-		"with what is not a number":   {`"max-resv-link-bandwidth":100000000.0`, `"max-resv-link-bandwidth":NaN`},
+		"with what is not a number":   {`link-bandwidth":100000000.0`, `link-bandwidth":NaN`},
 	} {
 		b := string(capture(t, "ospf"))
 		edges := strings.Index(b, `"edges"`)

@@ -151,8 +151,10 @@ func (r *Router) readSRLGs(v []byte) (l te.Link, err error) {
 	}
 	l.LinkID = r.readEnd(v)
 	addresses := v[endLength+1 : srlgHeader]
-	return l, errors.Join(attribute.Read(&l, attribute.Local, addresses[:4]),
-		attribute.Read(&l, attribute.Remote, addresses[4:]), attribute.Read(&l, attribute.SRLGs, v[srlgHeader:]))
+	err = errors.Join(attribute.Read(&l, attribute.Local, addresses[:4]),
+		attribute.Read(&l, attribute.Remote, addresses[4:]),
+		attribute.Read(&l, attribute.SRLGs, v[srlgHeader:]))
+	return l, err
 }
 
 // Encode writes TLVs that say the same; each is to stay whole when they are divided into fragments.
@@ -169,8 +171,8 @@ func (r Router) Encode() (b [][]byte, err error) {
 			return nil, fmt.Errorf("IS-IS LSP of %s: %w", r.System, err)
 		}
 		if l.Metric > maxMetric || l.TEMetric > maxMetric || l.Local.Is6() || l.Remote.Is6() {
-			return nil, fmt.Errorf("IS-IS LSP of %s: the link %s has a metric of more than 24 bits, or IPv6 "+
-				"addresses", r.System, l.LinkID)
+			return nil, fmt.Errorf("IS-IS LSP of %s: the link %s has a metric of more than 24 bits, or "+
+				"IPv6 addresses", r.System, l.LinkID)
 		}
 		b = append(b, tlv(tlvNeighbour, writeLink(end, l)))
 		for risks := l.SRLGs; len(risks) > 0 && l.Local.IsValid(); {

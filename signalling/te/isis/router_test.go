@@ -88,7 +88,8 @@ func TestTLVsOfFRRAreWrittenTheSame(t *testing.T) {
 
 func draw(t *rapid.T) isis.Router {
 	address := func() netip.Addr {
-		return netip.AddrFrom4([4]byte{198, 51, rapid.Byte().Draw(t, "address"), rapid.Byte().Draw(t, "address")})
+		n := rapid.Uint16().Draw(t, "address")
+		return netip.AddrFrom4([4]byte{198, 51, byte(n >> 8), byte(n)})
 	}
 	bandwidth := func() uint64 {
 		b, err := te.BandwidthOf(te.Float(rapid.Uint64().Draw(t, "bandwidth")))

@@ -33,7 +33,8 @@ const (
 
 // sub is what sub-TLVs of a link say; those that are not here are ignored.
 var sub = map[uint16]attribute.Kind{3: attribute.Local, 4: attribute.Remote, 5: attribute.TEMetric,
-	6: attribute.Bandwidth, 7: attribute.Reservable, 8: attribute.Unreserved, 9: attribute.Groups, 16: attribute.SRLGs}
+	6: attribute.Bandwidth, 7: attribute.Reservable, 8: attribute.Unreserved, 9: attribute.Groups,
+	16: attribute.SRLGs}
 
 // order is that in which they are written.
 var order = []uint16{3, 4, 5, 6, 7, 8, 9, 16}
@@ -62,7 +63,8 @@ func Decode(b []byte) (LSA, error) {
 		return LSA{}, fmt.Errorf("OSPF LSA: %w", err)
 	}
 	if h.kind != typeArea || h.id>>24 != opaqueTE {
-		return LSA{}, fmt.Errorf("OSPF LSA: type %d, opaque type %d; traffic engineering has 10 and 1", h.kind, h.id>>24)
+		return LSA{}, fmt.Errorf("OSPF LSA: type %d, opaque type %d; traffic engineering has 10 and 1", h.kind,
+			h.id>>24)
 	}
 	l := LSA{Age: h.age, Router: h.router, Instance: h.id & maxInstance, Sequence: h.sequence}
 	err = tlvs(b[headerLength:], func(kind uint16, v []byte) (err error) {
@@ -153,7 +155,7 @@ func readLink(router netip.Addr, b []byte) (*te.Link, error) {
 		}
 		return nil
 	})
-	if err == nil && !(seen[linkType] && seen[linkID]) {
+	if err == nil && (!seen[linkType] || !seen[linkID]) {
 		err = errors.New("a link without its type, or its other end")
 	}
 	if l.LAN {
@@ -168,8 +170,8 @@ func (l LSA) Encode() ([]byte, error) {
 	binary.BigEndian.PutUint16(b, l.Age)
 	b[2], b[3] = optionExtern|optionOpaque, typeArea
 	if l.Instance > maxInstance || !l.Router.Is4() {
-		return nil, fmt.Errorf("OSPF traffic engineering LSA %d of %s: instance of more than 24 bits, or no router",
-			l.Instance, l.Router)
+		return nil, fmt.Errorf("OSPF traffic engineering LSA %d of %s: instance of more than 24 bits, or no "+
+			"router", l.Instance, l.Router)
 	}
 	binary.BigEndian.PutUint32(b[4:], opaqueTE<<24|l.Instance)
 	copy(b[8:], l.Router.AsSlice())

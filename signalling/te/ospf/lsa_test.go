@@ -180,8 +180,8 @@ func TestTheNewestLSACounts(t *testing.T) {
 	router := netip.MustParseAddr("192.0.2.1")
 	lsa := func(sequence int32, age uint16, metric uint32) []byte {
 		b, err := ospf.LSA{Router: router, Sequence: sequence, Age: age, Instance: 1, Link: &te.Link{
-			LinkID:   te.LinkID{From: router.String(), To: "192.0.2.2", Local: netip.MustParseAddr("198.51.100.1")},
-			TEMetric: metric}}.Encode()
+			LinkID: te.LinkID{From: router.String(), To: "192.0.2.2",
+				Local: netip.MustParseAddr("198.51.100.1")}, TEMetric: metric}}.Encode()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -18,7 +18,7 @@ import (
 	"github.com/pergola-net/pergola/signalling/te/ospf"
 )
 
-// update is an LS Update with one LSA, in IPv4 (RFC 2328, section A.3.5); its checksum is left to tshark to complain of.
+// update is an LS Update with one LSA (RFC 2328, section A.3.5), in IPv4.
 func update(t *testing.T, lsa []byte) []byte {
 	t.Helper()
 	b := make([]byte, 28)
@@ -31,8 +31,8 @@ func update(t *testing.T, lsa []byte) []byte {
 	ip := &layers.IPv4{Version: 4, TTL: 1, Protocol: layers.IPProtocolOSPF, SrcIP: []byte{192, 0, 2, 1},
 		DstIP: []byte{224, 0, 0, 5}}
 	buffer := gopacket.NewSerializeBuffer()
-	if err := gopacket.SerializeLayers(buffer, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, ip,
-		gopacket.Payload(b)); err != nil {
+	options := gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}
+	if err := gopacket.SerializeLayers(buffer, options, ip, gopacket.Payload(b)); err != nil {
 		t.Fatal(err)
 	}
 	return buffer.Bytes()
@@ -58,9 +58,10 @@ func TestTsharkReadsWhatIsWritten(t *testing.T) {
 		t.Skip("no tshark, which decodes LSAs")
 	}
 	router := netip.MustParseAddr("192.0.2.1")
-	link := te.Link{LinkID: te.LinkID{From: "192.0.2.1", To: "192.0.2.2", Local: netip.MustParseAddr("198.51.100.1"),
-		Remote: netip.MustParseAddr("198.51.100.2")}, TEMetric: 77, Bandwidth: 125_000_000, Reservable: 100_000_000,
-		Groups: 0x80000001, SRLGs: []uint32{5, 4294967295}}
+	link := te.Link{TEMetric: 77, Bandwidth: 125_000_000, Reservable: 100_000_000, Groups: 0x80000001,
+		SRLGs: []uint32{5, 4294967295}}
+	link.LinkID = te.LinkID{From: "192.0.2.1", To: "192.0.2.2", Local: netip.MustParseAddr("198.51.100.1"),
+		Remote: netip.MustParseAddr("198.51.100.2")}
 	link.Unreserved[7] = 25_000_000
 	lan := link
 	lan.LAN, lan.To, lan.Remote = true, "198.51.100.7", netip.Addr{}
@@ -94,7 +95,7 @@ func TestTsharkReadsWhatIsWritten(t *testing.T) {
 			t.Errorf("decoded with %q", bad)
 		}
 	}
-	for _, want := range []string{"Router ID: 192.0.2.1", "Link ID: 192.0.2.2", "TE Metric: 77",
+	for _, want := range []string{"Router ID: 192.0.2.1", "Link ID: 192.0.2.2", "Traffic Engineering Metric: 77",
 		"Shared Risk Link Group: 4294967295", "7: 25000000 bytes/s", "0x80000001", "198.51.100.7"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q", want)
