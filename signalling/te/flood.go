@@ -48,7 +48,7 @@ func (t Thresholds) Flood(reservable uint64, told, now [Priorities]uint64) bool 
 func passed(percents []uint8, part, whole uint64) (n int) {
 	hi, lo := bits.Mul64(part, 100)
 	for _, p := range percents {
-		if h, l := bits.Mul64(whole, uint64(p)); whole > 0 && (hi > h || hi == h && lo >= l) {
+		if h, l := bits.Mul64(whole, uint64(p)); hi > h || hi == h && lo >= l {
 			n++
 		}
 	}

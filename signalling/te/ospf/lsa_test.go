@@ -155,6 +155,15 @@ func TestHostileLSAsAreErrors(t *testing.T) {
 
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte{})
+	text, err := os.ReadFile("testdata/lsas.hex")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for line := range strings.FieldsSeq(string(text)) {
+		if b, err := hex.DecodeString(line); err == nil {
+			f.Add(b[20:])
+		}
+	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		b := append(make([]byte, 20), body...)
 		b[3], b[4], b[18], b[19] = 10, 1, byte(len(b)>>8), byte(len(b))
