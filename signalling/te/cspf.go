@@ -114,10 +114,10 @@ func (s *search) prune() {
 }
 
 // refuses tells why a path may not go by a link to a router.
-func (s *search) refuses(e edge, to end) reason {
+func (s *search) refuses(link int32, to end) reason {
 	switch {
-	case s.refused[e.link] != usable:
-		return s.refused[e.link]
+	case s.refused[link] != usable:
+		return s.refused[link]
 	case to.back == none:
 		return oneWay
 	case s.refused[to.back] == excludedLink:
@@ -126,9 +126,7 @@ func (s *search) refuses(e edge, to end) reason {
 		return unnumbered
 	case s.avoided[to.node]:
 		return excludedNode
-	case s.no[to.node]:
-		return visited
-	case s.taken[crossing{e.link, to}]:
+	case s.no[to.node], s.taken[crossing{link, to}]:
 		return visited
 	}
 	return usable
@@ -145,14 +143,14 @@ func (s *search) metric(link int32) uint64 {
 	return uint64(max(first, 1))
 }
 
-// label is a way to a router.
+// label is a way to a router. It has no pointers: there are many, and they are moved about.
 type label struct {
 	cost       uint64
-	hops       int32
 	unreserved uint64 // of its links, the least
+	hops       int32
 	node       int32
-	link       int32
-	in         end   // where it enters node
+	link       int32 // by which it enters node
+	end        int32 // which of the link's
 	before     int32 // the label that it goes on from
 }
 
@@ -199,7 +197,7 @@ func (s *search) walk() (walk, error) {
 		if last == none {
 			return nil, s.explain(at, to, len(all), step)
 		}
-		part := walkTo(ways, last)
+		part := s.walkTo(ways, last)
 		all = append(all, part...)
 		s.no[at] = true
 		for _, c := range part {
@@ -211,10 +209,10 @@ func (s *search) walk() (walk, error) {
 }
 
 // walkTo is the way that ends with a label.
-func walkTo(ways []label, last int32) walk {
+func (s *search) walkTo(ways []label, last int32) walk {
 	var w walk
 	for i := last; ways[i].before != none; i = ways[i].before {
-		w = append(w, crossing{ways[i].link, ways[i].in})
+		w = append(w, crossing{ways[i].link, s.ends[ways[i].link][ways[i].end]})
 	}
 	slices.Reverse(w)
 	return w
@@ -235,23 +233,22 @@ func (s *search) path(w walk) Path {
 // shortest is Dijkstra's algorithm. With a limit of hops, a router keeps a longer way with fewer hops beside a shorter
 // one with more of them: labels are final in the order of better, so that each one must have fewer hops than the last.
 func (s *search) shortest(from, to int32, hops int, step message.Step) (done []label, last int32) {
-	fewest := make([]int32, len(s.nodes))
+	fewest, limit := make([]int32, len(s.nodes)), int32(math.MaxInt32)
 	for i := range fewest {
 		fewest[i] = math.MaxInt32
 	}
-	limit := int32(math.MaxInt32)
 	if s.q.Hops > 0 {
 		limit = int32(min(s.q.Hops, math.MaxInt32))
 	}
-	var waiting heap
-	waiting.push(label{hops: int32(hops), unreserved: math.MaxUint64, node: from, before: none})
+	// best is the best label of each router that waits; with a limit, more than that one may be needed.
+	best := make([]label, len(s.nodes))
+	waiting := heap{{hops: int32(hops), unreserved: math.MaxUint64, node: from, before: none}}
 	for len(waiting) > 0 {
 		l := waiting.pop()
 		if l.hops >= fewest[l.node] {
 			continue
 		}
-		fewest[l.node] = l.hops
-		if s.q.Hops == 0 {
+		if fewest[l.node] = l.hops; s.q.Hops == 0 {
 			fewest[l.node] = 0
 		}
 		at := int32(len(done))
@@ -262,23 +259,22 @@ func (s *search) shortest(from, to int32, hops int, step message.Step) (done []l
 		if l.hops == limit || !step.Loose && l.node != from {
 			continue
 		}
-		for _, e := range s.out[l.node] {
-			for _, to := range e.ends {
-				if to.node == l.node || l.hops+1 >= fewest[to.node] || s.refuses(e, to) != usable ||
+		for _, link := range s.out[l.node] {
+			for i, to := range s.ends[link] {
+				if to.node == l.node || l.hops+1 >= fewest[to.node] || s.refuses(link, to) != usable ||
 					!s.enters(step, to) {
 					continue
 				}
-				waiting.push(s.extend(l, at, e.link, to))
+				next := label{cost: l.cost + s.metric(link), hops: l.hops + 1, node: to.node, link: link,
+					unreserved: min(l.unreserved, s.unreserved(link)), end: int32(i), before: at}
+				if b := &best[to.node]; s.q.Hops > 0 || b.hops == 0 || next.better(*b) {
+					*b = next
+					waiting.push(next)
+				}
 			}
 		}
 	}
 	return done, none
-}
-
-// extend goes on from a label by a link.
-func (s *search) extend(l label, before, link int32, to end) label {
-	return label{cost: l.cost + s.metric(link), hops: l.hops + 1, unreserved: min(l.unreserved, s.unreserved(link)),
-		node: to.node, link: link, in: to, before: before}
 }
 
 // enters tells whether a strict step allows a router to be entered there: if it is an interface of the router, by it.

@@ -55,13 +55,8 @@ type Database struct {
 	index map[string]int32
 	// addresses has the routers' own addresses and those of interfaces.
 	addresses map[netip.Addr]int32
-	out       [][]edge // by node
-}
-
-// edge is a link from a router, and where it leads to: one router, or all of a LAN, of which the router is one.
-type edge struct {
-	link int32
-	ends []end
+	out       [][]int32 // links, by the router where they begin
+	ends      [][]end   // by link, where it leads to: one router, or all of a LAN, with the one where it begins
 }
 
 // end is a router at a link's other end, and its address there.
@@ -110,7 +105,7 @@ func (l LinkID) compare(o LinkID) int {
 
 // join finds where links lead to.
 func (d *Database) join() {
-	d.out = make([][]edge, len(d.nodes))
+	d.out, d.ends = make([][]int32, len(d.nodes)), make([][]end, len(d.links))
 	lans, between := make(map[string][]end), make(map[[2]string][]int32)
 	for i, l := range d.links {
 		if !l.LAN {
@@ -120,14 +115,13 @@ func (d *Database) join() {
 		}
 	}
 	for i, l := range d.links {
-		e := edge{link: int32(i)}
 		if l.LAN {
-			e.ends = lans[l.To]
+			d.ends[i] = lans[l.To]
 		} else if to, ok := d.index[l.To]; ok {
-			e.ends = []end{d.back(l, to, between[[2]string{l.To, l.From}])}
+			d.ends[i] = []end{d.back(l, to, between[[2]string{l.To, l.From}])}
 		}
 		from := d.index[l.From]
-		d.out[from] = append(d.out[from], e)
+		d.out[from] = append(d.out[from], int32(i))
 	}
 }
 

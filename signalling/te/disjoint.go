@@ -119,7 +119,7 @@ func (s *search) spur(found []walk, root walk) walk {
 	if last == none {
 		return nil
 	}
-	return slices.Concat(root, walkTo(ways, last))
+	return slices.Concat(root, s.walkTo(ways, last))
 }
 
 func (s *search) compare(a, b walk) int {

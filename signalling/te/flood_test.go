@@ -32,6 +32,9 @@ func TestFloodsWhenAThresholdIsPassed(t *testing.T) {
 			t.Errorf("%s: %t", name, got)
 		}
 	}
+	if !d.Flood(1<<62, [te.Priorities]uint64{1 << 62}, [te.Priorities]uint64{1 << 60}) {
+		t.Error("three quarters of a very large link are reserved")
+	}
 	if (te.Thresholds{Down: []uint8{101}}).Validate() == nil || d.Validate() != nil {
 		t.Error("a threshold of 101 % is valid, or one of 100 % is not")
 	}

@@ -112,10 +112,10 @@ func (s *search) explain(at, to int32, hops int, step message.Step) error {
 		reached[at] = true
 	}
 	var blocked [reasons][]int32
-	for node, edges := range s.out {
-		for _, edge := range edges {
-			if r := s.blocks(edge, ahead); reached[node] && r != usable {
-				blocked[r] = append(blocked[r], edge.link)
+	for node, links := range s.out {
+		for _, link := range links {
+			if r := s.blocks(link, ahead); reached[node] && r != usable {
+				blocked[r] = append(blocked[r], link)
 			}
 		}
 	}
@@ -131,9 +131,9 @@ func (s *search) explain(at, to int32, hops int, step message.Step) error {
 }
 
 // blocks tells why a link does not lead to a router ahead; usable: it would not lead to one.
-func (s *search) blocks(e edge, ahead []bool) (why reason) {
-	for _, to := range e.ends {
-		if r := s.refuses(e, to); ahead[to.node] && r != usable {
+func (s *search) blocks(link int32, ahead []bool) (why reason) {
+	for _, to := range s.ends[link] {
+		if r := s.refuses(link, to); ahead[to.node] && r != usable {
 			why = r
 		}
 	}
@@ -143,9 +143,9 @@ func (s *search) blocks(e edge, ahead []bool) (why reason) {
 // ahead are the routers from which links lead to a router, whatever they are like, by none that is reached.
 func (s *search) ahead(to int32, reached []bool) []bool {
 	from := make([][]int32, len(s.nodes))
-	for node, edges := range s.out {
-		for _, edge := range edges {
-			for _, end := range edge.ends {
+	for node, links := range s.out {
+		for _, link := range links {
+			for _, end := range s.ends[link] {
 				from[end.node] = append(from[end.node], int32(node))
 			}
 		}
