@@ -233,17 +233,10 @@ func (s *search) path(w walk) Path {
 // shortest is Dijkstra's algorithm. With a limit of hops, a router keeps a longer way with fewer hops beside a shorter
 // one with more of them: labels are final in the order of better, so that each one must have fewer hops than the last.
 func (s *search) shortest(from, to int32, hops int, step message.Step) (done []label, last int32) {
-	fewest, limit := make([]int32, len(s.nodes)), int32(math.MaxInt32)
-	for i := range fewest {
-		fewest[i] = math.MaxInt32
-	}
-	if s.q.Hops > 0 {
-		limit = int32(min(s.q.Hops, math.MaxInt32))
-	}
-	// best is the best label of each router that waits; with a limit, more than that one may be needed.
-	best := make([]label, len(s.nodes))
-	waiting := heap{{hops: int32(hops), unreserved: math.MaxUint64, node: from, before: none}}
-	for len(waiting) > 0 {
+	fewest := slices.Repeat([]int32{math.MaxInt32}, len(s.nodes))
+	waiting := queue{best: make([]label, len(s.nodes)), several: s.q.Hops > 0}
+	waiting.push(label{hops: int32(hops), unreserved: math.MaxUint64, node: from, before: none})
+	for len(waiting.heap) > 0 {
 		l := waiting.pop()
 		if l.hops >= fewest[l.node] {
 			continue
@@ -256,25 +249,25 @@ func (s *search) shortest(from, to int32, hops int, step message.Step) (done []l
 		if l.node == to {
 			return done, at
 		}
-		if l.hops == limit || !step.Loose && l.node != from {
+		if int(l.hops) == s.q.Hops && l.hops > 0 || !step.Loose && l.node != from {
 			continue
 		}
 		for _, link := range s.out[l.node] {
 			for i, to := range s.ends[link] {
-				if to.node == l.node || l.hops+1 >= fewest[to.node] || s.refuses(link, to) != usable ||
-					!s.enters(step, to) {
+				if to.node == l.node || l.hops+1 >= fewest[to.node] || !s.allows(link, to, step) {
 					continue
 				}
-				next := label{cost: l.cost + s.metric(link), hops: l.hops + 1, node: to.node, link: link,
-					unreserved: min(l.unreserved, s.unreserved(link)), end: int32(i), before: at}
-				if b := &best[to.node]; s.q.Hops > 0 || b.hops == 0 || next.better(*b) {
-					*b = next
-					waiting.push(next)
-				}
+				waiting.offer(label{cost: l.cost + s.metric(link), hops: l.hops + 1, node: to.node,
+					unreserved: min(l.unreserved, s.unreserved(link)), link: link, end: int32(i),
+					before: at})
 			}
 		}
 	}
 	return done, none
+}
+
+func (s *search) allows(link int32, to end, step message.Step) bool {
+	return s.refuses(link, to) == usable && s.enters(step, to)
 }
 
 // enters tells whether a strict step allows a router to be entered there: if it is an interface of the router, by it.
@@ -285,6 +278,20 @@ func (s *search) enters(step message.Step, to end) bool {
 	}
 	n := s.nodes[to.node]
 	return n.Address == a || n.ID == a.String()
+}
+
+// queue is the labels that wait. Of each router it takes only those better than the ones before, or several.
+type queue struct {
+	heap
+	best    []label
+	several bool
+}
+
+func (q *queue) offer(l label) {
+	if b := &q.best[l.node]; q.several || b.hops == 0 || l.better(*b) {
+		*b = l
+		q.push(l)
+	}
 }
 
 // heap is a binary heap of labels, the best first.
