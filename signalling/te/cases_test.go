@@ -95,6 +95,29 @@ func TestARouterIsFoundByItsAddresses(t *testing.T) {
 	}
 }
 
+func TestOtherValuesOfALinkChangeThePath(t *testing.T) {
+	d := square().database()
+	q := te.Request{From: routerAddr(0), To: routerAddr(3), Bandwidth: 1}
+	full := d.Links()[0]
+	full.Unreserved = [te.Priorities]uint64{}
+	foreign := full
+	foreign.Local = address(99)
+	for name, c := range map[string]struct {
+		with *te.Database
+		want string
+	}{
+		"as it was":         {d, routerID(1)},
+		"full":              {d.With(full), routerID(2)},
+		"none of its own":   {d.With(foreign), routerID(1)},
+		"full, and emptied": {d.With(full).With(d.Links()...), routerID(1)},
+	} {
+		p, err := c.with.Path(q)
+		if err != nil || p.Hops[0].To != c.want {
+			t.Errorf("%s: %v: %v, want it by %s", name, p.Routers(), err, c.want)
+		}
+	}
+}
+
 func TestTwoPathsThatShareNothing(t *testing.T) {
 	d := square().database()
 	q := te.Request{From: routerAddr(0), To: routerAddr(3)}

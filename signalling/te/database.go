@@ -168,6 +168,20 @@ func (d *Database) name() {
 	}
 }
 
+// With is the database with other values of links that it has, as a router knows them of its own ones before it has
+// told them. What is no link of it is ignored.
+func (d *Database) With(links ...Link) *Database {
+	c := *d
+	c.links = slices.Clone(d.links)
+	order := func(l Link, id LinkID) int { return l.LinkID.compare(id) }
+	for _, l := range links {
+		if i, ok := slices.BinarySearchFunc(c.links, l.LinkID, order); ok {
+			c.links[i] = l
+		}
+	}
+	return &c
+}
+
 // Nodes are the routers, by identifier.
 func (d *Database) Nodes() []Node { return slices.Clone(d.nodes) }
 
