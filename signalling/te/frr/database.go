@@ -60,8 +60,8 @@ type attributes struct {
 // Database reads what the commands above print: one object, with isisd one for each area. Links that are not
 // advertised for traffic engineering are left out, and those of IPv6 alone.
 //
-// FRR leaves out LANs: an Ethernet that paths are to go over is configured as a point-to-point network. Before 10.7
-// it also left out interfaces whose address ends in 0 (one end of a /31).
+// FRR leaves out LANs, or one direction of them: an Ethernet that paths are to go over is configured as a
+// point-to-point network. Before 10.7 it also left out interfaces whose address ends in 0 (one end of a /31).
 func Database(b []byte) (*te.Database, error) {
 	var nodes []te.Node
 	var links []te.Link
