@@ -1,0 +1,4 @@
+package ospf
+
+// Sign is for tests that change LSAs.
+var Sign = sign
