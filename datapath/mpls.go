@@ -3,6 +3,7 @@ package datapath
 import (
 	"errors"
 	"fmt"
+	"iter"
 
 	"github.com/cilium/ebpf"
 )
@@ -87,27 +88,32 @@ func (d *DataPath) DeleteFTN(space, ftn uint32) error {
 	return nil
 }
 
-// Labels lists what is set of a label space, by label, and by FTN.
-func (d *DataPath) Labels(space uint32) (labels, ftns map[uint32]NHLFE, err error) {
-	var (
-		key    objectLabelKey
-		record objectNhlfe
-	)
-	labels, ftns = map[uint32]NHLFE{}, map[uint32]NHLFE{}
-	at := d.maps.Labels.Iterate()
-	for at.Next(&key, &record) {
-		switch {
-		case key.Space != space:
-		case key.Label&ftnBit != 0:
-			ftns[key.Label&^ftnBit] = record.entry()
-		default:
-			labels[key.Label] = record.entry()
+// LabelEntry is what is set of a label space for a label, or for an FTN.
+type LabelEntry struct {
+	Space  uint32
+	Number uint32
+	FTN    bool
+	NHLFE
+}
+
+// AllLabels yields what is set, of all label spaces, in no order, and as the last an error, if there was one.
+func (d *DataPath) AllLabels() iter.Seq2[LabelEntry, error] {
+	return func(yield func(LabelEntry, error) bool) {
+		var (
+			key    objectLabelKey
+			record objectNhlfe
+		)
+		at := d.maps.Labels.Iterate()
+		for at.Next(&key, &record) {
+			e := LabelEntry{key.Space, key.Label &^ ftnBit, key.Label&ftnBit != 0, record.entry()}
+			if !yield(e, nil) {
+				return
+			}
+		}
+		if err := at.Err(); err != nil {
+			yield(LabelEntry{}, fmt.Errorf("read labels: %w", err))
 		}
 	}
-	if err := at.Err(); err != nil {
-		return nil, nil, fmt.Errorf("read labels: %w", err)
-	}
-	return labels, ftns, nil
 }
 
 func (d *DataPath) setNHLFE(space, number uint32, n NHLFE) error {

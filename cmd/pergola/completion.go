@@ -118,6 +118,10 @@ func (a *app) completeLinks(cmd *cobra.Command, args []string, to string) ([]str
 	return a.completeIn(target.LinkNames)(cmd, args, to)
 }
 
+func (a *app) completeLSPs(cmd *cobra.Command, args []string, to string) ([]string, cobra.ShellCompDirective) {
+	return a.completeIn(target.LSPNames)(cmd, args, to)
+}
+
 func (a *app) completeInterfaces(cmd *cobra.Command, args []string, to string) ([]string, cobra.ShellCompDirective) {
 	return a.completeIn(target.InterfaceNames)(cmd, args, to)
 }

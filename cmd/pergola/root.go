@@ -95,7 +95,7 @@ switches colour off.`,
 		newWait(a), newCheck(a), newVerify(a), newSave(a), newEvents(a))
 	addTo(root, groupNodes, changesNetworks(newExec(a)), changesNetworks(newShell(a)), changesNetworks(newCp(a)),
 		newLogs(a),
-		newNode(a), newRestart(a), newLink(a), newFilter(a),
+		newNode(a), newRestart(a), newLink(a), newLSP(a), newFilter(a),
 		newCapture(a))
 	addTo(root, groupFiles, newValidate(a), newImport(a), newGraph(a), newSchema(a), newProgram(a))
 	addTo(root, groupServer, newServer(a), newAgent(a), newToken(a), newHost(a), newReserve(a), newStatus(a),

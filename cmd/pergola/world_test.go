@@ -384,6 +384,19 @@ func (h *host) Underlay(context.Context) (api.UnderlayTraffic, error) {
 }
 
 // Queues counts a frame in each direction of a link with a rate.
+func (h *host) LSPs(_ context.Context, name string) (all []api.LSPHop, err error) {
+	spec, _, err := h.store.Slice(context.Background(), name)
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range spec.LSPs {
+		for _, hop := range l.Hops {
+			all = append(all, api.LSPHop{LSP: l.Name, Node: hop.Node})
+		}
+	}
+	return all, nil
+}
+
 func (h *host) Queues(_ context.Context, name string, links ...string) (all []api.QueueTraffic, err error) {
 	spec, _, err := h.store.Slice(context.Background(), name)
 	if err != nil {

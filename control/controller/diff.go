@@ -45,10 +45,11 @@ func Diff(prev, next *slice.Slice) api.Plan {
 // outline is a slice without what Diff shows elsewhere, and without what admission sets.
 func outline(s *slice.Slice) any {
 	return struct {
+		LSPs        []slice.LSP    `json:"lsps,omitempty"`
 		Checks      []slice.Check  `json:"checks,omitempty"`
 		Attribution string         `json:"attribution,omitempty"`
 		Placement   slice.Strategy `json:"placement,omitempty"`
-	}{s.Checks, s.Attribution, s.Strategy}
+	}{s.LSPs, s.Checks, s.Attribution, s.Strategy}
 }
 
 // withoutPast copies the nodes without fields about their past, which only hosts need.

@@ -313,6 +313,14 @@ func (f *fakeAgent) Underlay(context.Context) (api.UnderlayTraffic, error) {
 	return api.UnderlayTraffic{Dropped: map[string]uint64{f.cfg.Host: 1}}, nil
 }
 
+// LSPs finds nothing wrong with own nodes.
+func (f *fakeAgent) LSPs(ctx context.Context, name string) (all []api.LSPHop, err error) {
+	for _, n := range f.own(ctx, name) {
+		all = append(all, api.LSPHop{LSP: "a--c", Node: n})
+	}
+	return all, nil
+}
+
 // Queues counts what own nodes send into their first link.
 func (f *fakeAgent) Queues(ctx context.Context, name string, links ...string) (all []api.QueueTraffic, err error) {
 	if f.cfg.Cluster != nil {

@@ -3,6 +3,7 @@ package fib
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 )
 
 // SetLabelSpace says in which label space the programs look up what comes to the router with labels (bpf/mpls.h), and
@@ -36,6 +37,20 @@ func (r *Router) SetFTN(p netip.Prefix, ftn uint32) error {
 		return nil
 	}
 	return r.setRoute(p, t.route.withFTN(ftn))
+}
+
+// Unrouted lists the prefixes that have an FTN, and no route to this very prefix by next hops: frames to them get no
+// labels.
+func (r *Router) Unrouted() (all []netip.Prefix) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for p := range r.ftns {
+		if t, ok := r.routes.Get(p); !ok || t.route.Kind != Unicast {
+			all = append(all, p)
+		}
+	}
+	slices.SortFunc(all, netip.Prefix.Compare)
+	return all
 }
 
 // withFTN is a plain route with this FTN on all its paths.

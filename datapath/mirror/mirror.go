@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/netip"
 	"os"
 	"sync"
 	"time"
@@ -72,6 +73,15 @@ type Router struct {
 	Legs map[int]int
 
 	Off bool // all its frames are its kernel's
+
+	Labels Labels
+}
+
+// Labels says which frames of a router get labels, and in which label space the programs look for what becomes of
+// these. It is no part of its kernel.
+type Labels struct {
+	Space uint32                  // 0: none
+	FTNs  map[netip.Prefix]uint32 // by a prefix of the router's routes: see fib.Router.SetFTN
 }
 
 // Mirror mirrors many routers. Its methods may be called concurrently.
@@ -162,7 +172,7 @@ func (m *Mirror) Set(name string, r Router) (gone <-chan struct{}, err error) {
 	was := m.nodes[name]
 	if was != nil && was.is(r) {
 		was.setOff(r.Off)
-		return was.after, nil
+		return was.after, was.setLabels(r.Labels)
 	}
 	ns, err := duplicate(r.NetNS)
 	if err != nil {

@@ -25,11 +25,13 @@ type node struct {
 	mu      sync.Mutex // guards what is below
 	keep    bool       // at the end: what is in the maps stays
 	off     bool
-	verdict *verdict // nil: not examined yet
-	session *session // nil: none
-	failure string   // why there is none
-	ended   Counters // of earlier sessions
-	counted uint32   // the number under which the programs count its punts; 0: none. Of the node's goroutine
+	labels  Labels
+	out     *fib.Router // that has the labels; nil: there is none
+	verdict *verdict    // nil: not examined yet
+	session *session    // nil: none
+	failure string      // why there is none
+	ended   Counters    // of earlier sessions
+	counted uint32      // the number under which the programs count its punts; 0: none. Of the node's goroutine
 }
 
 // verdict says why a namespace may not be walked. Empty: it may.
@@ -39,7 +41,7 @@ type verdict struct{ ipv4, ipv6 []string }
 func startNode(cfg Config, name string, r Router, after <-chan struct{}, before *node) *node {
 	ctx, cancel := context.WithCancel(context.Background())
 	n := &node{cfg: cfg, name: name, log: cfg.Log.With("router", name), router: r, cancel: cancel, after: after,
-		done: make(chan struct{}), off: r.Off}
+		done: make(chan struct{}), off: r.Off, labels: r.Labels}
 	if before != nil {
 		n.ended = before.status().Counters
 	}
@@ -162,7 +164,11 @@ func (n *node) serve(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, n.dropLegs())
 	}
-	s, err := newSession(n, out)
+	err = n.labelled(out)
+	var s *session
+	if err == nil {
+		s, err = newSession(n, out)
+	}
 	if err == nil {
 		n.begin(s)
 		stop := context.AfterFunc(ctx, s.wake)
@@ -182,6 +188,9 @@ func (n *node) serve(ctx context.Context) error {
 
 // clear takes the router's legs, whosever they were, and lets go of them.
 func (n *node) clear(out *fib.Router) error {
+	n.mu.Lock()
+	n.out = nil
+	n.mu.Unlock()
 	errs := []error{out.Enable(false, false), n.dropLegs()}
 	if n.counted != 0 && n.cfg.Gone != nil {
 		n.cfg.Gone(n.name, n.counted)

@@ -32,6 +32,7 @@ import (
 	"github.com/pergola-net/pergola/host/agent/failures"
 	"github.com/pergola-net/pergola/host/agent/fastpath"
 	"github.com/pergola-net/pergola/host/agent/inputs"
+	"github.com/pergola-net/pergola/host/agent/labels"
 	"github.com/pergola-net/pergola/host/agent/machine"
 	"github.com/pergola-net/pergola/host/agent/metrics"
 	"github.com/pergola-net/pergola/host/agent/report"
@@ -71,6 +72,7 @@ type Agent struct {
 	inputs     *inputs.Inputs
 	driver     *drive.Driver
 	fastPath   *fastpath.FastPath
+	labels     *labels.Labels
 	sockets    *sockets.Sockets
 	bound      *bound.Ports
 	reports    *report.Reports
@@ -98,6 +100,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	a := &Agent{cfg: cfg, metrics: metrics.New(), workers: 3 * runtime.NumCPU(), wakes: make(chan struct{}, 1)}
 	a.machine = machine.New(cfg.Runtime, cfg.Platform, a.Wake)
 	a.fastPath = fastpath.New(cfg.Log, a.metrics.Differed)
+	a.labels = labels.New(cfg.Log)
 	a.inputs = inputs.New(inputs.Config{
 		Host: cfg.Host, Cluster: cfg.Cluster, Store: cfg.Store, Contact: contact, Terms: cfg.Terms,
 		Reservable: cfg.Platform.Reservable(), Log: cfg.Log, Fenced: a.isFenced,
@@ -115,7 +118,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 		Warn: a.reports.Warn, Restarted: a.reports.CountRestart, Wake: a.Wake,
 	})
 	a.membership = newMembership(cfg, a.machine, a.inputs, a.driver, contact, watchdog, a.Wake, a.replan)
-	a.Server = serve.New(cfg.Host, cfg.Cluster == nil, a.machine, a.inputs, a.fastPath, cfg.Decider)
+	a.Server = serve.New(cfg.Host, cfg.Cluster == nil, a.machine, a.inputs, a.fastPath, a.labels, cfg.Decider)
 	changes := rate.NewLimiter(changesPerSecond, changesAtOnce)
 	a.sockets = sockets.New(a.Server, cfg.Runtime.Listen, changes, cfg.Log)
 	a.bound = bound.New(bound.Config{

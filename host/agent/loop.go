@@ -8,6 +8,7 @@ import (
 
 	"github.com/pergola-net/pergola/host/agent/drive"
 	"github.com/pergola-net/pergola/host/agent/fastpath"
+	"github.com/pergola-net/pergola/host/agent/labels"
 	"github.com/pergola-net/pergola/host/agent/observe"
 	"github.com/pergola-net/pergola/host/agent/report"
 	"github.com/pergola-net/pergola/host/agent/sockets"
@@ -53,7 +54,7 @@ func (a *Agent) pass(ctx context.Context) time.Duration {
 		return time.Second
 	}
 	at, inputs := a.inputs.For(seen)
-	a.fastPath.Sync(a.machine.DataPath(), fastpath.Routers(inputs, seen))
+	a.syncFastPath(at, inputs, seen)
 	a.sockets.Sync(sockets.Owners(inputs, seen))
 	a.bound.Sync(ctx, at, inputs, seen)
 	if a.cfg.Cluster != nil {
@@ -78,6 +79,14 @@ func (a *Agent) pass(ctx context.Context) time.Duration {
 	}
 	a.act(running, cancel, &drive.Pass{Driver: a.driver, Want: want, Seen: seen, Running: running}, actions)
 	return 0
+}
+
+// syncFastPath makes the data path forward as is wanted. Labels are there before the frames that get them.
+func (a *Agent) syncFastPath(at plan.Place, inputs []plan.Input, seen *observe.Snapshot) {
+	path, want := a.machine.DataPath(), labels.Of(at, inputs, seen)
+	a.labels.Add(path, want)
+	a.fastPath.Sync(path, fastpath.Routers(inputs, seen, want.Routers))
+	a.labels.Prune(want)
 }
 
 // interruptible gives the context of a plan, which replan ends.

@@ -117,7 +117,7 @@ func (b *builder) join(l *slice.Link, x, y slice.End) {
 	shaped := b.shape(x).NeedsQdisc() || b.shape(y).NeedsQdisc()
 	w := wiring.Link{
 		A: b.end(x), B: b.end(y), Reinject: shaped && (b.isWalked(x.Node) || b.isWalked(y.Node)),
-		Program: b.isProgram(x.Node) || b.isProgram(y.Node),
+		Program: b.needsSingle(x.Node) || b.needsSingle(y.Node),
 	}
 	b.addQueue(j, w, b.key(KindPort, p), b.key(KindPort, q))
 }
@@ -155,7 +155,7 @@ func (b *builder) plug(l *slice.Link, e slice.End, device string, from side) {
 	b.addWire(of, p, reconcile.FallsWithAny, []string{e.Node}, b.key(KindPort, p.Port), b.key(KindSwitch, p.Bridge))
 	w := wiring.Link{
 		A: b.end(e), B: wiring.End{Shape: from.shape.Unclassified()}, Switch: p.Bridge,
-		Reinject: b.isWalked(e.Node), Program: b.isProgram(e.Node),
+		Reinject: b.isWalked(e.Node), Program: b.needsSingle(e.Node),
 	}
 	b.addQueue(p, w, b.key(KindPort, p.Port))
 }
@@ -207,9 +207,6 @@ func (b *builder) isWalked(node string) bool {
 	n := b.nodes[node]
 	return n.Kind == slice.Router && n.FastPath != slice.FastPathOff || n.Kind == slice.Program
 }
-
-// isProgram reports whether a node's frames are forwarded by a packet program.
-func (b *builder) isProgram(node string) bool { return b.nodes[node].Kind == slice.Program }
 
 func (b *builder) shape(e slice.End) slice.Shape {
 	if s, changed := b.Overrides.Shapes[e.String()]; changed {

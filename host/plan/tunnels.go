@@ -62,7 +62,7 @@ func (b *builder) reach(l *slice.Link, near, far slice.End) {
 	}
 	j := NewJoin(p, q)
 	b.addWire(of, j, reconcile.FallsWithAll, []string{near.Node}, b.key(KindPort, p), k)
-	w := wiring.Link{A: b.end(near), B: wiring.End{Port: q, MTU: t.MTU}, Program: b.isProgram(near.Node)}
+	w := wiring.Link{A: b.end(near), B: wiring.End{Port: q, MTU: t.MTU}, Program: b.needsSingle(near.Node)}
 	b.addQueue(j, w, b.key(KindPort, p), k)
 }
 

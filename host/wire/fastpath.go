@@ -2,7 +2,9 @@ package wire
 
 import (
 	"context"
+	"iter"
 
+	"github.com/pergola-net/pergola/datapath"
 	"github.com/pergola-net/pergola/datapath/fib"
 	"github.com/pergola-net/pergola/datapath/node"
 )
@@ -43,3 +45,22 @@ func (s *HostNetwork) Punts(ctx context.Context, router uint32) (map[string]uint
 func (s *HostNetwork) SetPunts(router uint32, counts map[string]uint64) error {
 	return s.data.SetPunted(router, counts)
 }
+
+// SetLabel says what a router of a label space does with frames that carry a label.
+func (s *HostNetwork) SetLabel(space, label uint32, n datapath.NHLFE) error {
+	return s.data.SetLabel(space, label, n)
+}
+
+// SetFTN says what it does with frames that a route gives an FTN.
+func (s *HostNetwork) SetFTN(space, ftn uint32, n datapath.NHLFE) error {
+	return s.data.SetFTN(space, ftn, n)
+}
+
+// DeleteLabel forgets a label.
+func (s *HostNetwork) DeleteLabel(space, label uint32) error { return s.data.DeleteLabel(space, label) }
+
+// DeleteFTN forgets an FTN.
+func (s *HostNetwork) DeleteFTN(space, ftn uint32) error { return s.data.DeleteFTN(space, ftn) }
+
+// AllLabels yields what is set, of all label spaces, and as the last an error, if there was one.
+func (s *HostNetwork) AllLabels() iter.Seq2[datapath.LabelEntry, error] { return s.data.AllLabels() }

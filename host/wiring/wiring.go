@@ -23,8 +23,9 @@ type Link struct {
 	Switch   string // B has no port then, and its shape is that of what the switch sends to A
 	Cable    bool
 	Reinject bool // frames out of a queue or a switch enter the data path again, where the walk goes on
-	// Program says that a node at an end has a packet program. Super-frames are cut before they get there: by queue
-	// devices, which other frames do not take unless the link has them for all.
+	// Program says that a node at an end has a packet program, or is a router that may send frames away with
+	// labels. Super-frames are cut before they get there: by queue devices, which other frames do not take unless
+	// the link has them for all.
 	Program bool
 }
 

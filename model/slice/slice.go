@@ -26,6 +26,7 @@ type Slice struct {
 	Generation int64   `json:"generation,omitempty"`
 	Nodes      []Node  `json:"nodes"`
 	Links      []Link  `json:"links"`
+	LSPs       []LSP   `json:"lsps,omitempty"` // by name
 	Checks     []Check `json:"checks,omitempty"`
 	// Attribution is the licence note of imported data; it is shown wherever the network is drawn.
 	Attribution string `json:"attribution,omitempty"`

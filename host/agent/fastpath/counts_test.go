@@ -8,13 +8,15 @@ import (
 
 	"github.com/pergola-net/pergola/datapath/fib"
 	"github.com/pergola-net/pergola/datapath/mirror"
+	"github.com/pergola-net/pergola/host/agent/machine"
 	"github.com/pergola-net/pergola/host/sliver"
 )
 
 // fakePath is a data path that counts punts for one reason.
 type fakePath struct {
-	numbers map[int]uint32               // of routers, by port
-	counts  map[uint32]map[string]uint64 // by number
+	machine.DataPath                              // labels, which are not asked for
+	numbers          map[int]uint32               // of routers, by port
+	counts           map[uint32]map[string]uint64 // by number
 }
 
 func (p *fakePath) FIB() fib.Maps                   { return fib.Maps{} }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/netip"
 	"os"
 	"sync"
 
@@ -65,6 +66,7 @@ type (
 		Set(name string, r mirror.Router) (gone <-chan struct{}, err error)
 		Remove(name string) (gone <-chan struct{})
 		Status(name string) (mirror.Status, error)
+		Unrouted(name string) ([]netip.Prefix, error)
 		Verify(ctx context.Context, name string) ([]mirror.Difference, error)
 		Close()
 	}
@@ -227,6 +229,7 @@ func (f *FastPath) tellLocked(id sliver.ID, r Router) (gone <-chan struct{}, err
 	}
 	gone, err = f.mirror.Set(id.String(), mirror.Router{
 		Slice: uint32(r.Slice), NetNS: ns, Legs: r.Legs, Off: r.Off || f.captures[id] > 0,
+		Labels: r.Labels,
 	})
 	return gone, errors.Join(err, ns.Close())
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"net/netip"
 	"os"
 	"slices"
 	"testing"
@@ -39,7 +40,7 @@ func TestRoutersWithPortsAreMirrored(t *testing.T) {
 		id("h2"): {Slice: 7, NetNS: 101, PID: 11, Legs: map[int]int{2: 52, 3: 53}},
 		id("h3"): {Slice: 7, NetNS: 102, PID: 12, Legs: map[int]int{2: 54}, Off: true},
 	}
-	got := Routers([]plan.Input{{Spec: s}}, seen)
+	got := Routers([]plan.Input{{Spec: s}}, seen, nil)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
@@ -55,6 +56,7 @@ type fakeMirror struct {
 	closing func()
 
 	counters mirror.Counters
+	unrouted []netip.Prefix
 }
 
 func (m *fakeMirror) Set(name string, r mirror.Router) (gone <-chan struct{}, err error) {
@@ -80,6 +82,8 @@ func (m *fakeMirror) gone() <-chan struct{} {
 	close(gone)
 	return gone
 }
+
+func (m *fakeMirror) Unrouted(string) ([]netip.Prefix, error) { return m.unrouted, nil }
 
 func (m *fakeMirror) Status(name string) (mirror.Status, error) {
 	if _, known := m.routers[name]; !known && m.refuse == nil {

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pergola-net/pergola/datapath/mirror"
 	"github.com/pergola-net/pergola/host/agent/observe"
 	"github.com/pergola-net/pergola/host/plan"
 	"github.com/pergola-net/pergola/host/sliver"
@@ -22,10 +23,12 @@ type Router struct {
 	PID   int         // of a process in it
 	Legs  map[int]int // the substrate's port by the ifindex of the node's interface
 	Off   bool        // by the topology
+
+	Labels mirror.Labels
 }
 
 // Routers lists the routers that the fast path is to know, by what is wanted and what was observed. It is pure.
-func Routers(inputs []plan.Input, seen *observe.Snapshot) map[sliver.ID]Router {
+func Routers(inputs []plan.Input, seen *observe.Snapshot, labels map[sliver.ID]mirror.Labels) map[sliver.ID]Router {
 	all := make(map[sliver.ID]Router)
 	for i := range inputs {
 		spec := inputs[i].Spec
@@ -38,7 +41,7 @@ func Routers(inputs []plan.Input, seen *observe.Snapshot) map[sliver.ID]Router {
 			}
 			all[id] = Router{
 				Slice: spec.ID, NetNS: ns, PID: seen.Slivers[id].PID, Legs: legs,
-				Off: n.FastPath == slice.FastPathOff,
+				Off: n.FastPath == slice.FastPathOff, Labels: labels[id],
 			}
 		}
 	}
@@ -46,7 +49,8 @@ func Routers(inputs []plan.Input, seen *observe.Snapshot) map[sliver.ID]Router {
 }
 
 func (r Router) equal(o Router) bool {
-	return r.NetNS == o.NetNS && r.Off == o.Off && maps.Equal(r.Legs, o.Legs)
+	return r.NetNS == o.NetNS && r.Off == o.Off && maps.Equal(r.Legs, o.Legs) &&
+		r.Labels.Space == o.Labels.Space && maps.Equal(r.Labels.FTNs, o.Labels.FTNs)
 }
 
 // open opens a router's network namespace, if it still is the one that was observed.

@@ -1,9 +1,13 @@
 package fastpath
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
 
 	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/datapath/mirror"
@@ -66,6 +70,37 @@ func (f *FastPath) routerLocked(id sliver.ID) (r api.RouterFastPath) {
 func off(why, trouble string) api.RouterFastPath {
 	family := api.FamilyFastPath{Why: []string{why}}
 	return api.RouterFastPath{IPv4: family, IPv6: family, Trouble: trouble}
+}
+
+// Unlabelled says why frames to some prefixes get no labels at the router where their LSP begins; empty: they do.
+func (f *FastPath) Unlabelled(id sliver.ID, to []netip.Prefix) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r := f.routerLocked(id)
+	var why []string
+	for i, family := range []api.FamilyFastPath{r.IPv4, r.IPv6} {
+		has := func(p netip.Prefix) bool { return p.Addr().Is6() == (i == 1) }
+		if !family.On && slices.ContainsFunc(to, has) {
+			why = append(why, fmt.Sprintf("IPv%d is not on the fast path: %s", 4+2*i,
+				cmp.Or(r.Trouble, strings.Join(family.Why, ", "))))
+		}
+	}
+	if len(why) > 0 {
+		return strings.Join(why, "; ")
+	}
+	unrouted, err := f.mirror.Unrouted(id.String())
+	if err != nil {
+		return err.Error()
+	}
+	for _, p := range unrouted {
+		if slices.Contains(to, p) {
+			why = append(why, p.String())
+		}
+	}
+	if len(why) > 0 {
+		return "has no route to " + strings.Join(why, ", ") + " by other routers"
+	}
+	return ""
 }
 
 // Trouble words what kept a router off the fast path at the last poll; empty: nothing did, or not for long.

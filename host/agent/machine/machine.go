@@ -6,10 +6,12 @@ package machine
 import (
 	"context"
 	"errors"
+	"iter"
 	"net"
 	"net/netip"
 	"sync"
 
+	"github.com/pergola-net/pergola/datapath"
 	"github.com/pergola-net/pergola/datapath/fib"
 	"github.com/pergola-net/pergola/host/lack"
 	"github.com/pergola-net/pergola/host/sliver"
@@ -91,6 +93,12 @@ type DataPath interface {
 	Router(port int) (uint32, error)
 	Punts(ctx context.Context, router uint32) (map[string]uint64, error)
 	SetPunts(router uint32, counts map[string]uint64) error
+
+	SetLabel(space, label uint32, n datapath.NHLFE) error
+	SetFTN(space, ftn uint32, n datapath.NHLFE) error
+	DeleteLabel(space, label uint32) error
+	DeleteFTN(space, ftn uint32) error
+	AllLabels() iter.Seq2[datapath.LabelEntry, error]
 }
 
 // Platform is what a host makes its network of.

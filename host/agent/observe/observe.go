@@ -23,6 +23,7 @@ type Snapshot struct {
 	Slivers map[sliver.ID]sliver.Observed
 	NetNS   map[sliver.ID]uint64      // inodes of the slivers' network namespaces
 	Legs    map[sliver.ID]map[int]int // the substrate's ports by the ifindexes of the nodes' interfaces
+	Ports   map[string]int            // ifindexes of all ports
 
 	// Bound has the ports that processes have bound, of slivers that reserve ports so.
 	Bound map[sliver.ID][]slice.HostPort
@@ -45,7 +46,8 @@ func newSnapshot() *Snapshot {
 	return &Snapshot{
 		Whole: make(map[reconcile.Key]bool), Slices: make(map[uint16]bool),
 		Slivers: make(map[sliver.ID]sliver.Observed), NetNS: make(map[sliver.ID]uint64),
-		Legs: make(map[sliver.ID]map[int]int), ports: make(map[sliver.ID][]reconcile.Key),
+		Legs: make(map[sliver.ID]map[int]int), Ports: make(map[string]int),
+		ports:    make(map[sliver.ID][]reconcile.Key),
 		Programs: make(map[sliver.ID]wire.ProgramState), Bound: make(map[sliver.ID][]slice.HostPort),
 		Wires: make(map[reconcile.Key]plan.Wire), Links: make(map[reconcile.Key]wiring.Link),
 		Owners: make(map[string]string), NoIPv6: make(map[sliver.ID]string),
@@ -154,7 +156,7 @@ func (s *Snapshot) addNetwork(state wire.State, nodes map[int]sliver.ID) {
 
 func (s *Snapshot) addPort(name string, p wire.PortState, nodes map[int]sliver.ID) {
 	id := plan.SliceOf(name)
-	s.Owners[name] = p.Owner
+	s.Owners[name], s.Ports[name] = p.Owner, p.Index
 	key := reconcile.Key{Kind: plan.KindPort, Slice: id, Name: name}
 	base := reconcile.Key{Kind: plan.KindArea, Slice: id} // of an uplink, or a tunnel
 	if node, known := nodes[p.PID]; known && !p.Tunnel {

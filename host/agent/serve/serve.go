@@ -12,6 +12,7 @@ import (
 	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/host/agent/fastpath"
 	"github.com/pergola-net/pergola/host/agent/inputs"
+	"github.com/pergola-net/pergola/host/agent/labels"
 	"github.com/pergola-net/pergola/host/agent/machine"
 	"github.com/pergola-net/pergola/host/lack"
 	"github.com/pergola-net/pergola/host/member"
@@ -30,6 +31,7 @@ type Server struct {
 	machine  *machine.Machine
 	inputs   *inputs.Inputs
 	fastPath *fastpath.FastPath
+	labels   *labels.Labels
 	decider  Decider                     // may be nil
 	planned  atomic.Pointer[plan.Wanted] // by the last pass; nil: there was none
 
@@ -38,9 +40,10 @@ type Server struct {
 }
 
 // New gives a server for a host, which is alone if it is in no cluster.
-func New(host string, alone bool, m *machine.Machine, in *inputs.Inputs, f *fastpath.FastPath, d Decider) *Server {
+func New(host string, alone bool, m *machine.Machine, in *inputs.Inputs, f *fastpath.FastPath, l *labels.Labels,
+	d Decider) *Server {
 	return &Server{
-		host: host, alone: alone, machine: m, inputs: in, fastPath: f, decider: d,
+		host: host, alone: alone, machine: m, inputs: in, fastPath: f, labels: l, decider: d,
 		looks: make(map[string]look),
 	}
 }

@@ -20,6 +20,7 @@ type Topology struct {
 	Groups      map[string]Group `json:"groups,omitempty" doc:"Attributes shared by some nodes. They override the defaults."`
 	Nodes       map[string]Node  `json:"nodes" doc:"Routers, hosts and switches by name, or a list of names."`
 	Links       []Link           `json:"links,omitempty" doc:"Each joins two interfaces, or more (a LAN)."`
+	LSPs        []LSP            `json:"lsps,omitempty" doc:"Label-switched paths (MPLS) through the routers."`
 	Checks      []Check          `json:"checks,omitempty" doc:"Statements about the running network, which pergola check verifies."`
 
 	// Origin is the file it was read from, for the positions of errors; nil when the topology came as JSON.
@@ -265,6 +266,25 @@ type Filter struct {
 	Filter string  `json:"filter,omitempty" doc:"[table N] [priority N] FIELD=VALUE[/MASK]... -> VERDICT."`
 	Source *Source `json:"source,omitempty" doc:"Path of a file of filters beside the topology."`
 }
+
+// LSP is a label-switched path. It leads one way.
+type LSP struct {
+	Name string         `json:"name,omitempty" doc:"Name. Default: first--last router of the path."`
+	Path Strings        `json:"path" doc:"Routers on the way, each a neighbour of the one before: [pe1, p1, pe2]. Where two links join them, pe1:eth2 says by which interface packets leave."`
+	To   Strings        `json:"to,omitempty" doc:"Prefixes whose packets go this way, if the first router has a route to exactly this prefix. Default: the loopback addresses of the last router."`
+	Last LastLabel      `json:"last_label,omitempty" enum:"implicit-null,explicit-null,own" doc:"With which label packets come to the last router: none, as the router before takes it off; label 0 or 2; or one of its own. Default: implicit-null."`
+	TTL  slice.TTLModel `json:"ttl,omitempty" enum:"uniform,pipe" doc:"uniform: each router on the way counts as a hop, and traceroute shows it; pipe: the path is one hop. Default: uniform."`
+}
+
+// LastLabel is the label that the last router of an LSP wants (RFC 3032, 2.1; RFC 3031, 3.16).
+type LastLabel string
+
+// The settings.
+const (
+	LastImplicitNull LastLabel = "implicit-null"
+	LastExplicitNull LastLabel = "explicit-null"
+	LastOwn          LastLabel = "own"
+)
 
 // Check is one statement about the running network. Exactly one of Ping, Path and Exec is given.
 type Check struct {

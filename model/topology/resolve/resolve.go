@@ -114,6 +114,7 @@ func Slice(t *file.Topology, prev *slice.Slice, complete bool) (*slice.Slice, di
 		n.fitQueues()
 	}
 	r.route()
+	r.makeLSPs()
 	r.makeChecks()
 	if len(r.Found) > 0 {
 		return nil, r.Found

@@ -224,6 +224,15 @@ func LinkNames(s *slice.Slice) []string {
 	return names
 }
 
+// LSPNames lists the label-switched paths of s.
+func LSPNames(s *slice.Slice) []string {
+	names := make([]string, len(s.LSPs))
+	for i := range s.LSPs {
+		names[i] = s.LSPs[i].Name
+	}
+	return names
+}
+
 // InterfaceNames lists the interfaces of s as NODE:IFACE.
 func InterfaceNames(s *slice.Slice) (names []string) {
 	for _, n := range s.Nodes {

@@ -1,0 +1,53 @@
+package serve
+
+import (
+	"context"
+
+	"github.com/pergola-net/pergola/control/api"
+	"github.com/pergola-net/pergola/host/plan"
+	"github.com/pergola-net/pergola/host/sliver"
+	"github.com/pergola-net/pergola/model/slice"
+)
+
+// LSPs says how the label-switched paths of a slice are at the routers of this host.
+func (s *Server) LSPs(_ context.Context, name string) ([]api.LSPHop, error) {
+	w, err := s.inputs.Slice(name)
+	if err != nil {
+		return nil, err
+	}
+	all := []api.LSPHop{}
+	share := s.share(w.Spec.ID)
+	for i := range w.Spec.LSPs {
+		l := &w.Spec.LSPs[i]
+		for hop := range l.Hops {
+			if share != nil && share.OwnsNamed(l.Hops[hop].Node) {
+				node := l.Hops[hop].Node
+				all = append(all, api.LSPHop{LSP: l.Name, Node: node, Problem: s.lspProblem(w, l, hop)})
+			}
+		}
+	}
+	return all, nil
+}
+
+// share says which parts of a slice the last pass found to be of this host; nil: there was none.
+func (s *Server) share(id uint16) *plan.Share {
+	if w := s.planned.Load(); w != nil {
+		return w.Share(id)
+	}
+	return nil
+}
+
+// lspProblem says why packets of an LSP do not go on at one of its routers.
+func (s *Server) lspProblem(w *plan.Input, l *slice.LSP, hop int) string {
+	n := w.Spec.Node(l.Hops[hop].Node)
+	if why := s.labels.Problem(w.Spec.ID, l, hop, n); why != "" {
+		return why
+	}
+	if i := n.Interface(l.Hops[hop].Out); i != nil && w.Overrides.Down[i.Link] {
+		return "link " + i.Link + " is down"
+	}
+	if hop > 0 {
+		return ""
+	}
+	return s.fastPath.Unlabelled(sliver.ID{Slice: w.Spec.ID, Node: n.Name}, l.To)
+}

@@ -1,0 +1,43 @@
+package plan
+
+import "github.com/pergola-net/pergola/model/slice"
+
+// leavesLabelled reports whether frames leave a walk of this host with labels: into a queue, a switch, a LAN or a
+// tunnel. Super-frames must not: kernels that have no MPLS cannot cut them.
+func (b *builder) leavesLabelled() bool {
+	for i := range b.Spec.LSPs {
+		l := &b.Spec.LSPs[i]
+		for j, h := range l.Hops[:len(l.Hops)-1] {
+			e := slice.End{Node: h.Node, Interface: h.Out}
+			if l.Hops[j+1].Label != slice.ImplicitNull && b.leavesWalk(e) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// leavesWalk reports whether frames that a node sends by an interface are no longer walked on this host.
+func (b *builder) leavesWalk(e slice.End) bool {
+	n := b.nodes[e.Node]
+	if n == nil || !b.Owns(n) || n.Interface(e.Interface) == nil {
+		return false
+	}
+	l := b.Spec.Link(n.Interface(e.Interface).Link)
+	if l == nil || isLAN(l) || b.shape(e).NeedsQdisc() {
+		return l != nil
+	}
+	for _, other := range l.Ends {
+		if !other.Is(e) && (b.isSwitch(other.Node) || !b.hasEnd(other)) {
+			return true
+		}
+	}
+	return false
+}
+
+// needsSingle reports whether super-frames are to be cut before they come to a node: packet programs take none, and
+// routers may give them labels.
+func (b *builder) needsSingle(node string) bool {
+	n := b.nodes[node]
+	return n.Kind == slice.Program || n.Kind == slice.Router && b.labelled
+}

@@ -1,0 +1,109 @@
+package topology
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/pergola-net/pergola/model/slice"
+)
+
+// fourRouters are a row of four, with two links between the last two.
+const fourRouters = `name: lab
+nodes:
+  pe1: {routing: ospf}
+  p1: {routing: ospf}
+  p2: {routing: ospf}
+  pe2: {routing: ospf}
+  pc: {}
+  off: {routing: ospf, fastpath: off}
+links:
+  - [pe1, p1]
+  - [p1, p2]
+  - [p2, pe2]
+  - [p2, pe2]
+  - [p1, off]
+  - [pe1, pc]
+`
+
+func TestLSPsGetLabels(t *testing.T) {
+	const file = fourRouters + `lsps:
+  - path: [pe1, p1, "p2:eth3", pe2]
+  - {name: back, path: ["pe2:eth1", p2, p1, pe1], to: [10.9.1.7/24, 10.8.0.0/16], last_label: own, ttl: pipe}
+  - {name: short, path: [p1, p2], last_label: explicit-null, to: 10.7.0.0/16}
+  - {name: next, path: [p2, p1]}
+`
+	s := mustResolve(t, mustParse(t, "lab.yaml", []byte(file)), nil)
+	prefix := netip.MustParsePrefix
+	want := []slice.LSP{
+		{Name: "back", ID: 1, TTL: slice.Pipe, To: []netip.Prefix{prefix("10.8.0.0/16"), prefix("10.9.1.0/24")},
+			Hops: []slice.Hop{
+				{Node: "pe2", Out: "eth1"}, {Node: "p2", In: "eth2", Out: "eth1", Label: 16},
+				{Node: "p1", In: "eth2", Out: "eth1", Label: 16}, {Node: "pe1", In: "eth1", Label: 16},
+			}},
+		{Name: "next", ID: 2, To: s.Node("p1").Loopbacks, Hops: []slice.Hop{
+			{Node: "p2", Out: "eth1"}, {Node: "p1", In: "eth2", Label: 17},
+		}},
+		{Name: "pe1--pe2", ID: 3, To: s.Node("pe2").Loopbacks, Hops: []slice.Hop{
+			{Node: "pe1", Out: "eth1"}, {Node: "p1", In: "eth1", Out: "eth2", Label: 18},
+			{Node: "p2", In: "eth1", Out: "eth3", Label: 17}, {Node: "pe2", In: "eth2", Label: slice.ImplicitNull},
+		}},
+		{Name: "short", ID: 4, To: []netip.Prefix{prefix("10.7.0.0/16")}, Hops: []slice.Hop{
+			{Node: "p1", Out: "eth2"}, {Node: "p2", In: "eth1", Label: slice.ExplicitNull},
+		}},
+	}
+	compare := cmpopts.EquateComparable(netip.Prefix{})
+	if diff := cmp.Diff(want, s.LSPs, compare); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	checkDescription(t, s)
+
+	// What stays has the labels that it had.
+	later := strings.Replace(file, "  - {name: back", "  - {name: added, path: [p1, p2, p1x]}\n  - {name: back", 1)
+	later = strings.Replace(later, "[p1, p2, p1x]", "[p1, \"p2:eth2\", pe2]", 1)
+	later = strings.Replace(later, "to: 10.7.0.0/16", "to: 10.6.0.0/16", 1)
+	later = strings.Replace(later, "  - {name: next, path: [p2, p1]}\n", "", 1)
+	again := mustResolve(t, mustParse(t, "lab.yaml", []byte(later)), s)
+	if diff := cmp.Diff(want[2], *again.LSP("pe1--pe2"), compare); diff != "" {
+		t.Errorf("-before +later:\n%s", diff)
+	}
+	if added := again.LSP("added"); added.ID != 2 || added.Hops[1].Label != 18 {
+		t.Errorf("the LSP that was added is %+v", added)
+	}
+}
+
+func TestFaultsOfLSPsAreNamed(t *testing.T) {
+	for lsp, want := range map[string]string{
+		`{path: [pe1]}`:                       "a path has two routers at least, this one has 1",
+		`{path: [pe1, p3]}`:                   `no node is called "p3"`,
+		`{path: [pe1, pc]}`:                   `"pc" is a host: labels are for routers`,
+		`{path: [p1, off]}`:                   `"off" is not on the fast path`,
+		`{path: [pe1, p2]}`:                   `no link joins "pe1" and "p2"`,
+		`{path: [p1, p2, pe2]}`:               `2 links join "p2" and "pe2"`,
+		`{path: [p1, "p2:eth7", pe2]}`:        `"p2" has no interface "eth7"`,
+		`{path: [p1, "p2:eth1", pe2]}`:        `p2:eth1 does not lead to "pe2"`,
+		`{path: [pe1, p1, pe1]}`:              `the path comes to "pe1" twice`,
+		`{path: [pe1, "p1:eth1"]}`:            `packets leave the path at "p1"`,
+		`{path: [pe1, p1], to: here}`:         `"here" is no prefix`,
+		`{path: [pe1, p1], ttl: short}`:       `unknown ttl "short"`,
+		`{path: [pe1, p1], last_label: none}`: `unknown last_label "none"`,
+		`{name: a b, path: [pe1, p1]}`:        `"a b" is not a name of a label-switched path`,
+
+		`{path: [p1, p2], last_label: implicit-null}`: "implicit-null leaves no label at all",
+
+		`{path: [p1, p2], to: [10.0.0.0/8, "::/0"], last_label: explicit-null}`: "explicit null is another",
+
+		"{path: [pe1, p1]}\n  - {path: [pe1, p1], to: 10.0.0.0/8}": `two LSPs are called "pe1--p1"`,
+		"{path: [pe1, p1]}\n  - {name: b, path: [pe1, p1]}":        `have two LSPs, "pe1--p1" and "b"`,
+	} {
+		top, found := Parse("lab.yaml", []byte(fourRouters+"lsps:\n  - "+lsp+"\n"))
+		if found == nil {
+			t.Errorf("%s: %v is no fault", lsp, top.LSPs)
+		} else if !strings.Contains(found.Error(), want) {
+			t.Errorf("%s: no %q in\n%s", lsp, want, found.Error())
+		}
+	}
+}
