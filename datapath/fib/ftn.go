@@ -3,6 +3,7 @@ package fib
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 )
 
 // SetLabelSpace says in which label space the programs look up what comes to the router with labels (bpf/mpls.h), and
@@ -38,9 +39,10 @@ func (r *Router) SetFTN(p netip.Prefix, ftn uint32) error {
 	return r.setRoute(p, t.route.withFTN(ftn))
 }
 
-// withFTN is a plain route with this FTN on all its paths.
+// withFTN is a plain route with this FTN on all its paths. Nearly all routes have none, and get none: they are not
+// copied.
 func (r Route) withFTN(ftn uint32) Route {
-	if r.Kind != Unicast {
+	if r.Kind != Unicast || !slices.ContainsFunc(r.Paths, func(p Path) bool { return p.ftn != ftn }) {
 		return r
 	}
 	paths := make([]Path, len(r.Paths))
