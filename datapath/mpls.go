@@ -63,8 +63,8 @@ func (d *DataPath) SetLabel(space, label uint32, n NHLFE) error {
 // has labels; Pop and In are not set.
 func (d *DataPath) SetFTN(space, ftn uint32, n NHLFE) error {
 	if ftn == 0 || ftn > maxFTN || n.Pop || len(n.Push) == 0 || n.In != 0 {
-		return fmt.Errorf("set FTN %d: not within 1 and %d, without labels, or for frames of one port only", ftn,
-			maxFTN)
+		return fmt.Errorf("set FTN %d: not within 1 and %d, without labels, or for frames of one port only",
+			ftn, maxFTN)
 	}
 	if err := d.setNHLFE(space, ftnBit|ftn, n); err != nil {
 		return fmt.Errorf("set FTN %d: %w", ftn, err)
