@@ -1,6 +1,7 @@
 package rsvp
 
 import (
+	"math/bits"
 	"net/netip"
 	"reflect"
 	"slices"
@@ -99,17 +100,22 @@ func (r *Router) receivePath(in *link, m message.Message) {
 		r.pathErr(in, p.hop.Addr, p, problem(message.RouteLoop))
 		return
 	}
+	if e := unknownAttribute(m); e.Code != 0 {
+		r.pathErr(in, p.hop.Addr, p, e)
+		return
+	}
 	fresh := lsp{key: p.key, path: p, in: in, expires: r.now + lifetime(p.period)}
 	if e := r.routeLSP(&fresh); e.Code != 0 {
 		r.pathErr(in, p.hop.Addr, p, e)
 		return
 	}
-	if s != nil && (s.out != fresh.out || s.next != fresh.next) {
-		r.remove(s, false, true)
-		s = nil
-	}
-	if s == nil {
-		if e := r.early(&fresh); e.Code != 0 {
+	moved := s != nil && (s.out != fresh.out || s.next != fresh.next)
+	if s == nil || moved {
+		e := r.early(&fresh)
+		if moved {
+			r.remove(s, e.Code != 0, true)
+		}
+		if e.Code != 0 {
 			r.pathErr(in, p.hop.Addr, p, e)
 			return
 		}
@@ -139,8 +145,29 @@ func (r *Router) passOn(s *lsp) {
 	r.sendPath(s)
 }
 
-// early refuses what would be refused when the reservation comes.
+// unknownAttribute refuses what the sender requires of each router on the way and this one does not know: any of it
+// (RFC 5420, section 5).
+func unknownAttribute(m message.Message) message.ErrorSpec {
+	required, _ := message.Of[message.RequiredAttributes](m)
+	for _, t := range required.TLVs {
+		if t.Type != message.AttributeFlags {
+			return message.ErrorSpec{Code: message.UnknownAttribute, Value: t.Type}
+		}
+		for i, flags := range t.Value {
+			if flags != 0 {
+				bit := 8*i + bits.LeadingZeros8(flags)
+				return message.ErrorSpec{Code: message.UnknownBit, Value: uint16(bit)}
+			}
+		}
+	}
+	return message.ErrorSpec{}
+}
+
+// early refuses what would be refused when the reservation comes, and the state of too many LSPs.
 func (r *Router) early(s *lsp) message.ErrorSpec {
+	if s.in != nil && r.lsps[s.key] == nil && len(r.lsps) >= r.config.MaxLSPs {
+		return message.ErrorSpec{Code: message.ProtocolError}
+	}
 	if s.out != nil && !s.out.admits(s.key, s.hold(bytesOf(s.path.tspec.Bucket.Rate)), s.path.priority.Setup) {
 		return message.ErrorSpec{Code: message.AdmissionFailure, Value: message.BandwidthUnavailable}
 	}
