@@ -50,6 +50,11 @@ func TestFTNFollowsTheRoute(t *testing.T) {
 			t.Errorf("the route to %v is %v", at, have)
 		}
 	}
+	for at, have := range r.Scan() {
+		if !have.Same(route) {
+			t.Errorf("the route to %v is scanned as %v", at, have)
+		}
+	}
 	must(t, r.DeleteRoute(prefix))
 	is("without the route", 0, n.adjacency())
 	must(t, r.SetRoute(prefix, route))

@@ -51,11 +51,11 @@ func (r *Router) within(p netip.Prefix) (found []prefixRoute, whole bool) {
 		if len(found) == scanned {
 			found = found[:0]
 			if t, ok := r.routes.Get(p); ok {
-				found = append(found, prefixRoute{p, t.route})
+				found = append(found, prefixRoute{p, t.route.withFTN(0)})
 			}
 			return found, false
 		}
-		found = append(found, prefixRoute{q, t.route})
+		found = append(found, prefixRoute{q, t.route.withFTN(0)})
 	}
 	return found, true
 }

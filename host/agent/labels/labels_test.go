@@ -48,8 +48,9 @@ func resolved(t *testing.T, file string) *slice.Slice {
 
 // seen is a machine that has all ports of a slice: those of number n have the ifindex 100 + n.
 func seen(s *slice.Slice) *observe.Snapshot {
-	is := &observe.Snapshot{Ports: map[string]int{}}
+	is := &observe.Snapshot{Ports: map[string]int{}, NetNS: map[sliver.ID]uint64{}}
 	for i := range s.Nodes {
+		is.NetNS[sliver.ID{Slice: s.ID, Node: s.Nodes[i].Name}] = uint64(1000 + i)
 		for _, p := range s.Nodes[i].Interfaces {
 			is.Ports[slice.PortName(s.ID, p.Port)] = 100 + int(p.Port)
 		}
@@ -103,6 +104,12 @@ func TestEntriesAreOfThePorts(t *testing.T) {
 	missing := map[Hop]string{{7, "a--c", "b"}: "eth2 is not there", {7, "deep", "b"}: "eth2 is not there"}
 	if diff := cmp.Diff(missing, w.Missing); diff != "" || len(w.Entries) != 3 {
 		t.Errorf("without a port: %d entries, -want +got:\n%s", len(w.Entries), diff)
+	}
+	is = seen(s)
+	delete(is.NetNS, sliver.ID{Slice: 7, Node: "a"})
+	w = Of(plan.Place{}, []plan.Input{{Spec: s}}, is)
+	if why := w.Missing[Hop{7, "deep", "a"}]; why != "it does not run" || len(w.Entries) != 3 {
+		t.Errorf("without a node: %d entries, %q", len(w.Entries), why)
 	}
 	for i := range s.Nodes {
 		s.Nodes[i].Host = map[string]string{"a": "h1", "b": "h2", "c": "h1"}[s.Nodes[i].Name]

@@ -81,6 +81,10 @@ func (t *tables) add(l *slice.LSP, hop int, n *slice.Node) {
 		}
 	}
 	t.Routers[id] = router
+	if t.seen.NetNS[id] == 0 {
+		t.miss(l, n, "it does not run")
+		return
+	}
 	var ok bool
 	if hop > 0 {
 		if e.In, ok = t.port(n, is.In); !ok {
