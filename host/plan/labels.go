@@ -24,15 +24,15 @@ func (b *builder) leavesWalk(e slice.End) bool {
 		return false
 	}
 	l := b.Spec.Link(n.Interface(e.Interface).Link)
-	if l == nil || isLAN(l) || b.shape(e).NeedsQdisc() {
-		return l != nil
+	if l == nil {
+		return false
 	}
-	for _, other := range l.Ends {
-		if !other.Is(e) && (b.isSwitch(other.Node) || !b.hasEnd(other)) {
+	for _, end := range l.Ends {
+		if end.Is(e) && b.shape(end).NeedsQdisc() || !end.Is(e) && (b.isSwitch(end.Node) || !b.hasEnd(end)) {
 			return true
 		}
 	}
-	return false
+	return isLAN(l)
 }
 
 // needsSingle reports whether super-frames are to be cut before they come to a node: packet programs take none, and

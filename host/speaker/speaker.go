@@ -81,7 +81,7 @@ func (s *Speaker) Run(ctx context.Context) error {
 		case <-timer.C:
 			if err := s.do(func(now time.Duration) { s.router.Tick(now) }); err != nil {
 				closed := s.socket.close()
-				<-heard // it says the same
+				_ = <-heard // it says the same
 				return errors.Join(err, closed, s.routes.close())
 			}
 		}

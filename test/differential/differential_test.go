@@ -124,7 +124,7 @@ func networks() int {
 		*framesFlag = 500
 		return 1_000_000 / *framesFlag
 	case testkit.InVM():
-		return *networksFlag / 20
+		return *networksFlag / 40
 	}
 	return *networksFlag
 }
