@@ -91,16 +91,7 @@ func (r *Router) receivePath(in *link, m message.Message) {
 	if s != nil && h.before(s.heard) {
 		return
 	}
-	if s != nil && s.in == nil { // a Path of our own came back
-		r.pathErr(in, p.hop.Addr, p, problem(message.RouteLoop))
-		return
-	}
-	if p.record != nil && slices.ContainsFunc(p.record.Records,
-		func(rec message.Record) bool { return rec.Addr.IsValid() && r.own(rec.Addr) }) {
-		r.pathErr(in, p.hop.Addr, p, problem(message.RouteLoop))
-		return
-	}
-	if e := unknownAttribute(m); e.Code != 0 {
+	if e := r.unacceptable(s, p, m); e.Code != 0 {
 		r.pathErr(in, p.hop.Addr, p, e)
 		return
 	}
@@ -109,10 +100,10 @@ func (r *Router) receivePath(in *link, m message.Message) {
 		r.pathErr(in, p.hop.Addr, p, e)
 		return
 	}
-	moved := s != nil && (s.out != fresh.out || s.next != fresh.next)
-	if s == nil || moved {
+	rerouted := s != nil && (s.out != fresh.out || s.next != fresh.next)
+	if s == nil || rerouted {
 		e := r.early(&fresh)
-		if moved {
+		if rerouted {
 			r.remove(s, e.Code != 0, true)
 		}
 		if e.Code != 0 {
@@ -125,6 +116,7 @@ func (r *Router) receivePath(in *link, m message.Message) {
 		return
 	}
 	changed := s.in != in || !samePath(s.path, p)
+	moved := s.in != in || s.path.hop != p.hop
 	s.path, s.in, s.steps, s.expires = p, in, fresh.steps, fresh.expires
 	r.remember(&s.heard, h, false, p.key)
 	if s.resv != nil && s.out != nil { // the holding priority may be another one
@@ -134,6 +126,19 @@ func (r *Router) receivePath(in *link, m message.Message) {
 	if changed {
 		r.passOn(s)
 	}
+	if moved && s.out != nil && s.resv != nil { // another router is before this one, and has no label yet
+		r.sendResvs([]*lsp{s})
+	}
+}
+
+// unacceptable refuses a Path wherever it leads.
+func (r *Router) unacceptable(s *lsp, p path, m message.Message) message.ErrorSpec {
+	returned := s != nil && s.in == nil // a Path of our own
+	if returned || p.record != nil && slices.ContainsFunc(p.record.Records,
+		func(rec message.Record) bool { return rec.Addr.IsValid() && r.own(rec.Addr) }) {
+		return problem(message.RouteLoop)
+	}
+	return unknownAttribute(m)
 }
 
 // passOn sends the Path to the next router, or at the egress the Resv back.
