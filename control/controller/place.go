@@ -68,8 +68,12 @@ func (p *placing) place() error {
 				p.assign(n, m[n.Name])
 			}
 		}
-		if faults := p.checkWaits(); len(faults) > 0 && !p.background {
-			return unplaceable(p.next.Name, faults)
+		parted := p.checkWaits()
+		if len(parted) > 0 && !p.background {
+			return unplaceable(p.next.Name, parted)
+		}
+		for _, f := range parted {
+			p.notes = append(p.notes, f.Message)
 		}
 		if err := p.numberTunnels(); err != nil {
 			return err
