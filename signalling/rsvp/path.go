@@ -127,6 +127,7 @@ func (r *Router) receivePath(in *link, m message.Message) {
 		r.passOn(s)
 	}
 	if moved && s.out != nil && s.resv != nil { // another router is before this one, and has no label yet
+		r.install(s)
 		r.sendResvs([]*lsp{s})
 	}
 }

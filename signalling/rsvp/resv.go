@@ -352,6 +352,9 @@ func (r *Router) install(s *lsp) {
 
 func (s *lsp) entry() Entry {
 	e := Entry{Key: s.key, HasIn: s.in != nil, HasOut: s.out != nil, In: s.resv.in, Out: s.resv.out, Next: s.next}
+	if s.in != nil {
+		e.From = s.in.Index
+	}
 	if s.out != nil {
 		e.Interface, e.Bandwidth = s.out.Index, s.resv.bandwidth
 	}
