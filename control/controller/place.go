@@ -68,12 +68,8 @@ func (p *placing) place() error {
 				p.assign(n, m[n.Name])
 			}
 		}
-		parted := p.checkWaits()
-		if len(parted) > 0 && !p.background {
-			return unplaceable(p.next.Name, parted)
-		}
-		for _, f := range parted {
-			p.notes = append(p.notes, f.Message)
+		if err := p.settleWaits(); err != nil {
+			return err
 		}
 		if err := p.numberTunnels(); err != nil {
 			return err
