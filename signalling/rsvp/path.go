@@ -56,14 +56,18 @@ func readPath(m message.Message) (path, bool) {
 			p.hop, hop = o, true
 		case message.TimeValues:
 			p.period = min(time.Duration(o.Milliseconds)*time.Millisecond, maxPeriod)
-		case message.ExplicitRoute:
-			p.route = &o
+		case message.ExplicitRoute: // the first one counts, and no other is passed on (RFC 3209, 4.3 and 4.4)
+			if p.route == nil {
+				p.route = &o
+			}
 		case message.LabelRequest:
 			p.request, label = o, true
 		case message.SenderTspec:
 			p.tspec, tspec = o, true
-		case message.RecordRoute:
-			p.record = &o
+		case message.RecordRoute: // likewise
+			if p.record == nil {
+				p.record = &o
+			}
 		case message.SessionAttribute:
 			o.Holding = min(o.Holding, o.Setup)
 			p.priority = o

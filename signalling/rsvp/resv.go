@@ -71,7 +71,7 @@ func readResv(m message.Message) (v reservations, ok bool) {
 				v.flows[last].label, v.flows[last].labelled = o, true
 			}
 		case message.RecordRoute:
-			if last := len(v.flows) - 1; last >= 0 {
+			if last := len(v.flows) - 1; last >= 0 && v.flows[last].record == nil { // the first one counts
 				v.flows[last].record = &o
 			}
 		}
