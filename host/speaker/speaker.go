@@ -7,6 +7,7 @@
 package speaker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -81,8 +82,7 @@ func (s *Speaker) Run(ctx context.Context) error {
 		case <-timer.C:
 			if err := s.do(func(now time.Duration) { s.router.Tick(now) }); err != nil {
 				closed := s.socket.close()
-				_ = <-heard // it says the same
-				return errors.Join(err, closed, s.routes.close())
+				return errors.Join(cmp.Or(<-heard, err), closed, s.routes.close()) // the same, or nil
 			}
 		}
 	}

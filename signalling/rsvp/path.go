@@ -56,14 +56,18 @@ func readPath(m message.Message) (path, bool) {
 			p.hop, hop = o, true
 		case message.TimeValues:
 			p.period = min(time.Duration(o.Milliseconds)*time.Millisecond, maxPeriod)
-		case message.ExplicitRoute:
-			p.route = &o
+		case message.ExplicitRoute: // the first one counts, and no other is passed on (RFC 3209, 4.3 and 4.4)
+			if p.route == nil {
+				p.route = &o
+			}
 		case message.LabelRequest:
 			p.request, label = o, true
 		case message.SenderTspec:
 			p.tspec, tspec = o, true
-		case message.RecordRoute:
-			p.record = &o
+		case message.RecordRoute: // likewise
+			if p.record == nil {
+				p.record = &o
+			}
 		case message.SessionAttribute:
 			o.Holding = min(o.Holding, o.Setup)
 			p.priority = o
@@ -91,16 +95,7 @@ func (r *Router) receivePath(in *link, m message.Message) {
 	if s != nil && h.before(s.heard) {
 		return
 	}
-	if s != nil && s.in == nil { // a Path of our own came back
-		r.pathErr(in, p.hop.Addr, p, problem(message.RouteLoop))
-		return
-	}
-	if p.record != nil && slices.ContainsFunc(p.record.Records,
-		func(rec message.Record) bool { return rec.Addr.IsValid() && r.own(rec.Addr) }) {
-		r.pathErr(in, p.hop.Addr, p, problem(message.RouteLoop))
-		return
-	}
-	if e := unknownAttribute(m); e.Code != 0 {
+	if e := r.unacceptable(s, p, m); e.Code != 0 {
 		r.pathErr(in, p.hop.Addr, p, e)
 		return
 	}
@@ -109,10 +104,10 @@ func (r *Router) receivePath(in *link, m message.Message) {
 		r.pathErr(in, p.hop.Addr, p, e)
 		return
 	}
-	moved := s != nil && (s.out != fresh.out || s.next != fresh.next)
-	if s == nil || moved {
+	rerouted := s != nil && (s.out != fresh.out || s.next != fresh.next)
+	if s == nil || rerouted {
 		e := r.early(&fresh)
-		if moved {
+		if rerouted {
 			r.remove(s, e.Code != 0, true)
 		}
 		if e.Code != 0 {
@@ -125,6 +120,7 @@ func (r *Router) receivePath(in *link, m message.Message) {
 		return
 	}
 	changed := s.in != in || !samePath(s.path, p)
+	moved := s.in != in || s.path.hop != p.hop
 	s.path, s.in, s.steps, s.expires = p, in, fresh.steps, fresh.expires
 	r.remember(&s.heard, h, false, p.key)
 	if s.resv != nil && s.out != nil { // the holding priority may be another one
@@ -134,6 +130,20 @@ func (r *Router) receivePath(in *link, m message.Message) {
 	if changed {
 		r.passOn(s)
 	}
+	if moved && s.out != nil && s.resv != nil { // another router is before this one, and has no label yet
+		r.install(s)
+		r.sendResvs([]*lsp{s})
+	}
+}
+
+// unacceptable refuses a Path wherever it leads.
+func (r *Router) unacceptable(s *lsp, p path, m message.Message) message.ErrorSpec {
+	returned := s != nil && s.in == nil // a Path of our own
+	if returned || p.record != nil && slices.ContainsFunc(p.record.Records,
+		func(rec message.Record) bool { return rec.Addr.IsValid() && r.own(rec.Addr) }) {
+		return problem(message.RouteLoop)
+	}
+	return unknownAttribute(m)
 }
 
 // passOn sends the Path to the next router, or at the egress the Resv back.

@@ -126,3 +126,21 @@ func TestPathsOfTooManyLSPsAreRefused(t *testing.T) {
 	}
 	w.check()
 }
+
+// RFC 3209, sections 4.3 and 4.4: of several routes only the first one is meaningful.
+func TestTheFirstOfSeveralRoutesCounts(t *testing.T) {
+	w := chain(t, 3, 1000)
+	m := w.sentTo(1, w.request(1, 1, 400, 0, 1, 2))
+	first, _ := message.Of[message.ExplicitRoute](m)
+	m.Objects = append(m.Objects, message.ExplicitRoute{}, message.RecordRoute{})
+	p, ok := readPath(m)
+	if !ok || p.route == nil || len(p.route.Steps) != len(first.Steps) || len(p.record.Records) != 1 {
+		t.Errorf("%t: %+v, %+v", ok, p.route, p.record)
+	}
+	resv := message.Message{Type: message.Resv, Objects: []message.Object{p.key.Session, p.hop, message.FixedFilter,
+		p.key.filter(), message.Label(16), message.RecordRoute{Records: make([]message.Record, 1)},
+		message.RecordRoute{}}}
+	if v, ok := readResv(resv); !ok || len(v.flows[0].record.Records) != 1 {
+		t.Errorf("%t: %+v", ok, v.flows)
+	}
+}

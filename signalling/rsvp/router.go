@@ -81,6 +81,7 @@ type Entry struct {
 	Key           Key
 	HasIn, HasOut bool
 	In, Out       message.Label
+	From          int        // interface by which packets come; by another one, they are not of the LSP
 	Interface     int        // to the next router
 	Next          netip.Addr // its address
 	Bandwidth     uint64     // bytes a second, reserved at Interface
