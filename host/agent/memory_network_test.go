@@ -66,6 +66,7 @@ func (n *memoryNetwork) AddPort(_ context.Context, p wire.Port) error {
 			return fmt.Errorf("add port %s: no process %d", p.Name, p.PID)
 		}
 		n.dropPort(p.Name)
+		n.dropCable(p.Name) // makes room for itself, whatever has the name
 		n.pids++
 		n.state.Ports[p.Name] = wire.PortState{
 			Owner: p.Owner, Digest: p.Digest, PID: p.PID, Index: n.pids, Inner: n.pids,
@@ -83,14 +84,18 @@ func (n *memoryNetwork) AddTunnel(_ context.Context, t wire.Tunnel) error {
 	}, nil)
 }
 
+func (n *memoryNetwork) dropCable(end string) {
+	if c, there := n.state.Cables[end]; there {
+		delete(n.state.Cables, end)
+		delete(n.state.Cables, c.Peer)
+	}
+}
+
 func (n *memoryNetwork) DeletePorts(_ context.Context, names ...string) error {
 	return n.step("delete ports", func() error {
 		for _, name := range names {
 			n.dropPort(name)
-			if c, there := n.state.Cables[name]; there {
-				delete(n.state.Cables, name)
-				delete(n.state.Cables, c.Peer)
-			}
+			n.dropCable(name)
 		}
 		return nil
 	}, nil)

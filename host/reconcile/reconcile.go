@@ -58,6 +58,8 @@ type Observed struct {
 	Needs  []Key // as in Resource: what it stands on now
 	Falls  Falls
 	Broken bool // half made or half gone: not to be mended, only to be deleted
+	// Blocks are what cannot be made while this one is there: it has the same name on the machine.
+	Blocks []Key
 }
 
 // Falls says whether a resource vanishes without an action when what it needs does.
@@ -239,7 +241,7 @@ func (p *planner) decideWhatComes(wanted []Resource) {
 func (p *planner) order() []Action {
 	o := ordering{
 		planner: p, plan: p.list(), deletes: make(map[Key]int), makes: make(map[Key]int),
-		clears: make(map[Key][]int), fallen: make(map[Key][]int),
+		clears: make(map[Key][]int), fallen: make(map[Key][]int), blocks: make(map[Key][]int),
 	}
 	for i, a := range o.plan {
 		if a.Op == OpDelete {
@@ -290,10 +292,20 @@ type ordering struct {
 	makes   map[Key]int   // and of its create or update
 	clears  map[Key][]int // deletes of what stands on a key
 	fallen  map[Key][]int // by key: deletes by which something falls that stands on it
+	blocks  map[Key][]int // by key: deletes by which what blocks it goes
 }
 
-// note works out clears and fallen.
+// note works out clears, fallen and blocks.
 func (o *ordering) note() {
+	for k := range o.goes {
+		for _, blocked := range o.observed[k].Blocks {
+			if i, ok := o.deletes[k]; ok {
+				o.blocks[blocked] = append(o.blocks[blocked], i)
+			} else {
+				o.blocks[blocked] = append(o.blocks[blocked], o.causes(k, o.deletes)...)
+			}
+		}
+	}
 	for i, a := range o.plan {
 		if a.Op == OpDelete {
 			for _, need := range o.observed[a.Key].Needs {
@@ -335,6 +347,7 @@ func (o *ordering) afterMake(a *Action) {
 	} else if o.falls[a.Key] {
 		a.After = append(a.After, o.causes(a.Key, o.deletes)...)
 	}
+	a.After = append(a.After, o.blocks[a.Key]...)
 	a.Soft = append(a.Soft, o.fallen[a.Key]...)
 	w := o.wanted[a.Key]
 	for _, need := range w.Needs {

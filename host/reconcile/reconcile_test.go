@@ -305,6 +305,25 @@ func TestPlanRefusesANeedThatIsNotWanted(t *testing.T) {
 	}
 }
 
+// What has a thing's name on the machine goes before it, by its own delete or by that of what it falls with.
+func TestWhatBlocksAThingGoesFirst(t *testing.T) {
+	base, old, name := Key{Kind: area, Name: "a"}, Key{Kind: wire, Name: "x=y"}, Key{Kind: port, Name: "x"}
+	for falls, cause := range map[Falls]Key{FallsNever: old, FallsWithAny: base} {
+		plan, err := Plan([]Resource{{Key: name}}, []Observed{
+			{Key: base}, {Key: old, Needs: []Key{base}, Falls: falls, Blocks: []Key{name}},
+		}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := func(op Op, k Key) int {
+			return slices.IndexFunc(plan, func(a Action) bool { return a.Op == op && a.Key == k })
+		}
+		if create := at(OpCreate, name); !slices.Contains(plan[create].After, at(OpDelete, cause)) {
+			t.Errorf("it falls %d: %+v", falls, plan)
+		}
+	}
+}
+
 func TestBackoffDoublesUpToItsBound(t *testing.T) {
 	var b Backoff
 	now := time.Unix(0, 0)

@@ -38,8 +38,6 @@ type Config struct {
 type Driver struct {
 	Config
 
-	pids sync.Map // sliver.ID -> int: first processes of slivers that this process made
-
 	mu    sync.Mutex        // guards all below
 	areas map[uint16]string // by slice's id, the digest of the area that this process made
 	boots map[*Boot]bool    // exec lines that run
@@ -63,6 +61,8 @@ type Pass struct {
 	Want    *plan.Wanted
 	Seen    *observe.Snapshot
 	Running context.Context // of the plan: ends when something else is wanted
+
+	pids sync.Map // sliver.ID -> int: first processes of slivers that were made in this pass
 }
 
 // Do carries out an action. An error names what the action is about as its user does, and one because something has

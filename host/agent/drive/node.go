@@ -81,11 +81,7 @@ func (d *Pass) remove(ctx context.Context, id sliver.ID) error {
 // delete removes a sliver, and before it what the fast path has of it.
 func (d *Driver) delete(ctx context.Context, id sliver.ID) error {
 	d.FastPath.Remove(id)
-	if err := d.Machine.Runtime.Delete(ctx, id); err != nil {
-		return err
-	}
-	d.pids.Delete(id)
-	return nil
+	return d.Machine.Runtime.Delete(ctx, id)
 }
 
 // pid gives a sliver's first process: one made in this pass, or observed at its beginning.

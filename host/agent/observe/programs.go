@@ -20,7 +20,9 @@ func (s *Snapshot) addPrograms(running map[string]wire.ProgramState, ports map[s
 		}
 		at := make([]string, len(is.Ports))
 		for i, index := range is.Ports {
-			at[i] = devices[index]
+			if at[i] = devices[index]; at[i] == "" && index != 0 {
+				at[i] = "gone" // to be taken out of the program, also where no port is wanted there
+			}
 		}
 		s.Programs[sliver.ID(id)] = is
 		digest := plan.ProgramDigest(is.Digest, at)
