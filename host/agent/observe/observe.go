@@ -232,7 +232,8 @@ func (s *Snapshot) addCables(ends map[string]wire.CableState) {
 			Key:   reconcile.Key{Kind: plan.KindWire, Slice: id, Name: w.Name()},
 			Falls: reconcile.FallsWithAny, Broken: a.Switch == "" || b.Switch == "" || !a.Up || !b.Up,
 			Blocks: []reconcile.Key{
-				{Kind: plan.KindPort, Slice: id, Name: name}, {Kind: plan.KindPort, Slice: id, Name: a.Peer},
+				{Kind: plan.KindPort, Slice: id, Name: name},
+				{Kind: plan.KindPort, Slice: id, Name: a.Peer},
 			},
 		}
 		for _, sw := range []string{a.Switch, b.Switch} {
