@@ -35,7 +35,7 @@ func (l *Labels) Add(path machine.DataPath, want Want) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.missing = want.Missing
-	if !l.openLocked(path, want) {
+	if !l.openLocked(path) {
 		return
 	}
 	for k, e := range want.Entries {
@@ -72,8 +72,8 @@ func (l *Labels) Prune(want Want) {
 	}
 }
 
-// openLocked reads the tables of a data path that is another one than before. A host without labels has none to read.
-func (l *Labels) openLocked(path machine.DataPath, want Want) bool {
+// openLocked reads the tables of a data path that is another one than before.
+func (l *Labels) openLocked(path machine.DataPath) bool {
 	if path == nil {
 		l.path, l.is = nil, nil
 		return false
@@ -90,7 +90,7 @@ func (l *Labels) openLocked(path machine.DataPath, want Want) bool {
 		is[Key{e.Space, e.Number, e.FTN}] = e.NHLFE
 	}
 	l.path, l.is, l.failed = path, is, map[Key]error{}
-	return len(want.Entries)+len(is) > 0
+	return true
 }
 
 // Problem says why a router does not switch packets of an LSP; empty: it does.
