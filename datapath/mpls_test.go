@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"net/netip"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -275,6 +276,36 @@ func TestWalkEndsWithinAnLSP(t *testing.T) {
 				p := packet{v6: v6}
 				want := labelled(p.behind(1, mac(4), mac(3)), entry{102, 62, 0})
 				w.expectLabelled(w.send(p.bytes(), skbuff{}), verdictRedirect, want, l.passed(2))
+			}
+		}
+	})
+}
+
+// Rules for IP are for frames without labels, whatever frames had when they came: a label is no address.
+func TestRulesSeeIPWhereThereIsNoLabel(t *testing.T) {
+	inWorld(t, func(w *world) {
+		for _, v6 := range []bool{false, true} {
+			all := netip.MustParsePrefix(map[bool]string{false: "0.0.0.0/0", true: "::/0"}[v6])
+			rules := []Rule{{Class: classVoice, DSCP: -1, Destination: all}}
+			frame := packet{v6: v6}.bytes()
+			for name, c := range map[string]struct {
+				at    int // the router behind which there is a queue
+				frame []byte
+				want  uint32
+			}{
+				"with a label that was put on": {1, frame, classNone},
+				"without the label again":      {4, frame, classVoice},
+				"without the label it came by": {4, labelled(frame, entry{100, 64, 0}), classVoice},
+				"with the label it came by":    {1, labelled(frame, entry{100, 64, 0}), classNone},
+			} {
+				l := w.line(5)
+				w.lsp(l, true)
+				w.label(0, 100, l.ahead(0, Label{Label: 101}))
+				w.change(l.out[c.at], func(p *Port) { p.Mode, p.Classified = Queue, true })
+				w.check(w.d.SetRules(l.out[c.at], rules))
+				if have := w.priority(w.a, c.frame); have != c.want {
+					t.Errorf("IPv6 %v, %s: class %x, want %x", v6, name, have, c.want)
+				}
 			}
 		}
 	})

@@ -127,9 +127,12 @@ static __always_inline struct bits128 address_of(const struct in6_addr *ip6)
 static __always_inline bool read_key(struct __sk_buff *skb, struct packet_key *k)
 {
 	__u32 above = 0;
-	__be16 ports[2];
+	__be16 protocol, ports[2];
 
-	if (skb->protocol == bpf_htons(ETH_P_IP)) {
+	/* skb->protocol is that of the frame as it came: a label that was put on, or taken off, does not change it. */
+	if (bpf_skb_load_bytes(skb, offsetof(struct ethhdr, h_proto), &protocol, sizeof(protocol)))
+		return false;
+	if (protocol == bpf_htons(ETH_P_IP)) {
 		struct iphdr h;
 
 		if (bpf_skb_load_bytes(skb, ETH_HLEN, &h, sizeof(h)))
@@ -140,7 +143,7 @@ static __always_inline bool read_key(struct __sk_buff *skb, struct packet_key *k
 		k->protocol = h.protocol;
 		if (!(h.frag_off & bpf_htons(0x3fff))) /* neither an offset nor more fragments */
 			above = ETH_HLEN + h.ihl * 4;
-	} else if (skb->protocol == bpf_htons(ETH_P_IPV6)) {
+	} else if (protocol == bpf_htons(ETH_P_IPV6)) {
 		struct ipv6hdr h;
 
 		if (bpf_skb_load_bytes(skb, ETH_HLEN, &h, sizeof(h)))
