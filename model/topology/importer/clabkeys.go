@@ -39,8 +39,7 @@ func (c *clab) access(n *clabNode, out *topology.Node) {
 			switch {
 			case err != nil:
 				c.fail(item.Position, "write SOURCE:TARGET:rwm, below /dev", "node %q: %v", n.name, err)
-			case d.InEveryNode():
-			case !c.opt.Root:
+			case !c.opt.Root && !d.InEveryNode():
 				c.leaveAt(n.name, "devices", item.Position,
 					lack{changesNodes, "only root may give nodes devices: sudo pergola up"})
 			case !slices.Contains(out.Devices, d.String()):
