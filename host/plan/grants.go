@@ -76,11 +76,8 @@ func (p Place) beneath(name string, n *slice.Node) map[string]string {
 // NamedDevices gives those of a node's devices that the host's operator allows to every slice, by name. They may be
 // such as no slice gets otherwise.
 func (p Place) NamedDevices(n *slice.Node) (names []string) {
-	if p.Terms == nil {
-		return nil
-	}
 	for _, h := range n.Holds() {
-		if _, ok := p.Terms.Allowance.Covers(h); ok && h.Device {
+		if _, ok := p.Allows.Covers(h); ok && h.Device {
 			names = append(names, h.Path)
 		}
 	}

@@ -83,7 +83,7 @@ func TestDevicesAreGrantedByName(t *testing.T) {
 		{hosts.Terms{Given: map[string][]slice.Hold{"lab": {{Path: "/dev/kvm", Write: true}, device("/dev/sda")}}},
 			"have its device /dev/kvm: apply the network on A itself", ""},
 	} {
-		at := Place{Host: "A", Joined: true, Terms: &c.terms}
+		at := Place{Host: "A", Joined: true, Terms: &c.terms, Allows: c.terms.Allowance}
 		why := at.Refuses("lab", n)
 		if (why == "") != (c.refused == "") || !strings.Contains(why, c.refused) {
 			t.Errorf("%+v refuses: %s", c.terms, why)

@@ -108,7 +108,7 @@ func TestSliversGetTheCapabilitiesOfTheirSpec(t *testing.T) {
 	prepare(t, r)
 	plain, _ := up(t, r, spec("plain"))
 	s := spec("denver")
-	s.CapAdd = []string{"IPC_LOCK", "IPC_OWNER", "LEASE", "MKNOD", "SETFCAP", "SYS_NICE", "SYS_RESOURCE", "SYS_TIME"}
+	s.CapAdd = strings.Fields("IPC_LOCK IPC_OWNER LEASE MKNOD SETFCAP SYS_NICE SYS_RESOURCE SYS_TIME")
 	id, _ := up(t, r, s)
 	const bits = 1<<14 | 1<<15 | 1<<28 | 1<<27 | 1<<31 | 1<<23 | 1<<24 | 1<<25 // as in linux/capability.h
 	for _, set := range []string{"CapEff", "CapBnd"} {
@@ -119,7 +119,8 @@ func TestSliversGetTheCapabilitiesOfTheirSpec(t *testing.T) {
 	}
 	for what, command := range map[string]string{
 		"time": "date -s 2000-01-01", "mknod": "mknod /tmp/zero c 1 5", "mount": "mount -t tmpfs none /mnt",
-		"hard limit": "ulimit -H -n 1000000", "user namespace": "unshare -U true", "real time": "chrt -f 1 true",
+		"hard limit": "ulimit -H -n 1000000", "user namespace": "unshare -U true",
+		"real time": "chrt -f 1 true",
 		"oom score": "echo -900 >/proc/self/oom_score_adj",
 	} {
 		if got := sh(t, r, id, command+" 2>&1"); !strings.Contains(got, "exit ") {

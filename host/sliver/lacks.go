@@ -15,9 +15,9 @@ import (
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-// Lacks says what the machine does not have for nodes, without making them: sources of binds, devices, sysctls, and in nodes
-// with the machine's own programs that of the command. Doubtful are programs of exec lines, which may be meant to fail.
-// Root file systems are looked for by Available.
+// Lacks says what the machine does not have for nodes, without making them: sources of binds, devices, sysctls, and in
+// nodes with the machine's own programs that of the command. Doubtful are programs of exec lines, which may be meant to
+// fail. Root file systems are looked for by Available.
 func (r *Runtime) Lacks(nodes []*slice.Node) (certain, doubtful []lack.Lack) {
 	nodes = slices.DeleteFunc(slices.Clone(nodes), func(n *slice.Node) bool { return !n.HasSliver() })
 	missing := missingSysctls(nodes)

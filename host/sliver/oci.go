@@ -175,8 +175,8 @@ var maskedPaths = []string{
 }
 
 // filterSpec is the profile that Docker uses, for the capabilities that all nodes have but SYS_ADMIN, so that the
-// dangerous system calls that it would allow (mount, setns, unshare, bpf ...) stay blocked. What a node has beside these
-// (Spec.CapAdd) opens no more of them: all nodes have one filter.
+// dangerous system calls that it would allow (mount, setns, unshare, bpf ...) stay blocked. What a node has beside
+// these (Spec.CapAdd) opens no more of them: all nodes have one filter.
 func filterSpec() (*specs.LinuxSeccomp, error) {
 	caps := slices.DeleteFunc(capabilitiesOf(nil), func(c string) bool { return c == "CAP_SYS_ADMIN" })
 	filter, err := seccomp.GetDefaultProfile(&specs.Spec{

@@ -73,7 +73,8 @@ func TestDevicesAreReadAsDockerDoes(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"/dev/kvm:x": "is not a device", "/dev/kvm:/dev/kvm:r:w": "is not a device", "": "plain path below /dev",
+		"/dev/kvm:x": "is not a device", "/dev/kvm:/dev/kvm:r:w": "is not a device",
+		"":    "plain path below /dev",
 		"kvm": "plain path below /dev", "/etc/passwd": "plain path below /dev",
 		"/dev/../etc/passwd": "plain path below /dev", "/dev/kvm:/dev/": "plain path below /dev",
 		"/dev/kvm:m": "neither read nor written", "/dev/kvm:/dev/null": "another device in every node",
@@ -97,7 +98,8 @@ func TestADeviceIsAHoldOfItsOwn(t *testing.T) {
 	if bind := (Hold{Path: "/dev/kvm", Write: true}); all[0].Within(bind) || bind.Within(all[0]) {
 		t.Error("a bind is a device")
 	}
-	if all := all[0].String() + ", " + all[1].String(); all != "its device /dev/kvm (to read), its device /dev/ppp" {
-		t.Error(all)
+	const want = "its device /dev/kvm (to read), its device /dev/ppp"
+	if got := all[0].String() + ", " + all[1].String(); got != want {
+		t.Error(got)
 	}
 }

@@ -42,8 +42,9 @@ func (h Hold) String() string {
 
 // Within reports whether this hold is part of another one.
 func (h Hold) Within(other Hold) bool {
-	return h.Path == other.Path && h.Device == other.Device && h.Outside == other.Outside && h.Volumes == other.Volumes &&
-		(other.Write || !h.Write) && (h.Port == other.Port || h.isOfPortsOf(other))
+	return h.Path == other.Path && h.Device == other.Device && h.Outside == other.Outside &&
+		h.Volumes == other.Volumes && (other.Write || !h.Write) &&
+		(h.Port == other.Port || h.isOfPortsOf(other))
 }
 
 func (h Hold) isOfPortsOf(other Hold) bool {

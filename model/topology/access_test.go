@@ -13,7 +13,9 @@ func TestNodesAskForCapabilitiesAndDevices(t *testing.T) {
 	s := mustResolve(t, mustParse(t, "lab.yaml", []byte(`name: lab
 defaults: {node: {cap_add: CAP_SYS_NICE}}
 nodes:
-  a: {cap_add: [sys_time, NET_RAW, CAP_IPC_LOCK, IPC_LOCK], devices: [/dev/net/tun, "/dev/kvm:/dev/kvm:rwm", "/dev/rtc0:r"]}
+  a:
+    cap_add: [sys_time, NET_RAW, CAP_IPC_LOCK, IPC_LOCK]
+    devices: [/dev/net/tun, "/dev/kvm:/dev/kvm:rwm", "/dev/rtc0:r"]
   b:
   s: {kind: switch}
 `)), nil)
@@ -43,7 +45,8 @@ nodes:
 		`there is no capability "NET_ADMN"`, `did you mean "NET_ADMIN"?`,
 		"no node gets the capability SYS_MODULE: modules are loaded into the machine's kernel",
 		"load them on the machine, before: modprobe MODULE", "no node gets the capability ALL",
-		`"/etc/passwd" is not a plain path below /dev`, `"/dev/kvm:x" is not a device`, "two devices are /dev/ppp",
+		`"/etc/passwd" is not a plain path below /dev`, `"/dev/kvm:x" is not a device`,
+		"two devices are /dev/ppp",
 		"a switch has no cap_add", "a switch has no devices",
 	} {
 		if !strings.Contains(text, want) {
