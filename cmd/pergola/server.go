@@ -118,7 +118,8 @@ func (o *serverOptions) flags(f *pflag.FlagSet) {
 			"$PERGOLA_TOKEN)")
 	f.StringVar(&o.token, "token-file", "", "`file` to read the token from; -: standard input")
 	f.StringSliceVar(&cfg.HostPaths, "host-paths", nil,
-		"`directories` of this machine that networks applied on other machines may use; stored")
+		"`directories` of this machine, and single devices (/dev/kvm), that networks applied on other "+
+			"machines may use; stored")
 	f.Bool("host-network", false,
 		"let networks applied on other machines use that of this one (kind: uplink); stored")
 	f.Bool("outside", false,

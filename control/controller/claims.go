@@ -296,7 +296,7 @@ func (c *Controller) admitPorts(ctx context.Context, s *slice.Slice, n *slice.No
 	one := *n
 	one.Program, one.Interfaces = nil, nil // they are there, and so is what follows
 	one.Command, one.Exec, one.Binds, one.Volumes, one.Sysctls = nil, nil, nil, nil, nil
-	one.Rootfs, one.Reserve = slice.Rootfs{}, slice.Reserve{}
+	one.Devices, one.Rootfs, one.Reserve = nil, slice.Rootfs{}, slice.Reserve{}
 	part.Nodes = []slice.Node{one}
 	if _, err := c.host.Supports(ctx, &part); err != nil {
 		return refuseUnsupported(err)

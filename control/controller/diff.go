@@ -120,6 +120,7 @@ func fixed(n *slice.Node) *slice.Node {
 	b := &slice.Node{
 		Kind: n.Kind, Rootfs: n.Rootfs, Command: n.Command, Args: n.Args, User: n.User,
 		Stdin: n.Stdin, Env: n.Env, Files: n.Files, Binds: n.Binds, Volumes: n.Volumes,
+		Devices: n.Devices, CapAdd: n.CapAdd,
 		CPU: n.CPU, CPUPeriod: n.CPUPeriod, Memory: n.Memory, PIDs: n.PIDs,
 	}
 	for key, value := range n.Sysctls {

@@ -178,12 +178,13 @@ func TestPolicerBetweenSwitchesIsRefused(t *testing.T) {
 func TestAccessToTheHostIsNamed(t *testing.T) {
 	s := &slice.Slice{Name: "net", Nodes: []slice.Node{
 		{Name: "bound", Kind: slice.Host, Binds: []slice.Bind{{Source: "/etc", Target: "/mnt"}}},
+		{Name: "device", Kind: slice.Host, Devices: []slice.Device{{Source: "/dev/kvm", Target: "/dev/kvm"}}},
 		{Name: "dir", Kind: slice.Host, Rootfs: slice.Rootfs{Kind: slice.RootfsDir, Ref: "/"}},
 		{Name: "layout", Kind: slice.Host, Rootfs: slice.Rootfs{Kind: slice.RootfsLayout, Ref: "/x"}},
 		{Name: "out", Kind: slice.Uplink},
 		{Name: "plain", Kind: slice.Router, Rootfs: slice.Rootfs{Kind: slice.RootfsRegistry, Ref: "alpine"}},
 	}}
-	want := "nodes.bound.binds, nodes.dir.rootfs, nodes.layout.image, nodes.out.kind"
+	want := "nodes.bound.binds, nodes.device.devices, nodes.dir.rootfs, nodes.layout.image, nodes.out.kind"
 	if got := locations(privileged(s)); got != want {
 		t.Errorf("privileged: %s, want %s", got, want)
 	}

@@ -124,6 +124,8 @@ func localResource(n *slice.Node) string {
 		return "the network of a machine"
 	case len(n.Binds) > 0:
 		return "paths of a machine (binds)"
+	case n.HasOwnDevices():
+		return "devices of a machine (devices)"
 	case n.Rootfs.Kind == slice.RootfsDir:
 		return "a directory of a machine for its file system (rootfs)"
 	case n.Rootfs.Kind == slice.RootfsLayout:

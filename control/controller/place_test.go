@@ -206,6 +206,9 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 		{"binds", "name: lab\nnodes: {a: {binds: '/srv:/srv'}}\n",
 			"network lab does not fit the cluster: node a has paths of a machine (binds): write on which " +
 				"one, as host: with one of h1, h2, h3", nil},
+		{"devices", "name: lab\nnodes: {a: {devices: /dev/kvm}}\n",
+			"network lab does not fit the cluster: node a has devices of a machine (devices): write on " +
+				"which one, as host: with one of h1, h2, h3", nil},
 		{"too big", "name: lab\nnodes: {a: {cpu: 9}}\n",
 			"network lab: no host can take node a: h1: is cordoned; h2, h3: 9 cores wanted, 8 of 8 free",
 			func(h []store.HostState) { h[0].Policy.Cordoned = true }},

@@ -19,11 +19,12 @@ func (b *builder) sliverSpec(n *slice.Node, command []string) Sliver {
 		NodeID: NodeID{Slice: b.Spec.ID, Node: n.Name}, SliceName: b.Spec.Name, Hostname: n.Name,
 		Rootfs: n.Rootfs, Command: command, Args: n.Args, User: n.User, Stdin: n.Stdin,
 		Env: n.Env, Files: n.Files, Binds: n.Binds, Volumes: n.Volumes,
+		Devices: n.Devices, CapAdd: n.CapAdd,
 		CPU: n.CPU, CPUPeriod: n.CPUPeriod, Memory: n.Memory, PIDs: n.PIDs, Sysctls: sysctls(n, false),
 		Socket: n.Program != nil,
 	}
 	spec.Digest = Digest(spec, b.Overrides.Restarts[n.Name])
-	spec.Beneath = b.beneath(b.Spec.Name, n)
+	spec.Beneath, spec.Named = b.beneath(b.Spec.Name, n), b.NamedDevices(n)
 	if note := FenceMark(n); note != "" && n.Host != "" {
 		spec.Notes = map[string]string{FenceNote: note} // which may change while the sliver is there
 	}

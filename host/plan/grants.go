@@ -63,9 +63,23 @@ func (p Place) beneath(name string, n *slice.Node) map[string]string {
 	}
 	dirs := map[string]string{}
 	for _, h := range n.Holds() {
+		if h.Device { // it is one path, wherever that leads
+			continue
+		}
 		if dir, ok := p.Terms.Covers(name, h); ok && dir != "" {
 			dirs[h.Path] = dir
 		}
 	}
 	return dirs
+}
+
+// NamedDevices gives those of a node's devices that the host's operator allows to every slice, by name. They may be
+// such as no slice gets otherwise.
+func (p Place) NamedDevices(n *slice.Node) (names []string) {
+	for _, h := range n.Holds() {
+		if _, ok := p.Allows.Covers(h); ok && h.Device {
+			names = append(names, h.Path)
+		}
+	}
+	return names
 }

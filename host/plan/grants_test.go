@@ -64,3 +64,35 @@ func TestAHostMakesNoNodeThatWantsMoreThanItAllows(t *testing.T) {
 		}
 	}
 }
+
+// Who lets slices see a directory does not let them open the devices in it.
+func TestDevicesAreGrantedByName(t *testing.T) {
+	n := &slice.Node{Name: "a", Kind: slice.Host, Host: "A", Devices: []slice.Device{
+		{Source: "/dev/kvm", Target: "/dev/kvm"}, {Source: "/dev/sda", Target: "/dev/sda"},
+		{Source: "/dev/net/tun", Target: "/dev/net/tun"},
+	}}
+	device := func(path string) slice.Hold { return slice.Hold{Path: path, Write: true, Device: true} }
+	for _, c := range []struct {
+		terms   hosts.Terms
+		refused string
+		named   string
+	}{
+		{hosts.Terms{Allowance: hosts.Allowance{Paths: []string{"/dev"}}}, "--host-paths /dev,/dev/kvm,/dev/sda", ""},
+		{hosts.Terms{Allowance: hosts.Allowance{Paths: []string{"/dev/kvm", "/dev/sda"}}}, "", "/dev/kvm /dev/sda"},
+		{hosts.Terms{Given: map[string][]slice.Hold{"lab": {device("/dev/kvm"), device("/dev/sda")}}}, "", ""},
+		{hosts.Terms{Given: map[string][]slice.Hold{"lab": {{Path: "/dev/kvm", Write: true}, device("/dev/sda")}}},
+			"have its device /dev/kvm: apply the network on A itself", ""},
+	} {
+		at := Place{Host: "A", Joined: true, Terms: &c.terms, Allows: c.terms.Allowance}
+		why := at.Refuses("lab", n)
+		if (why == "") != (c.refused == "") || !strings.Contains(why, c.refused) {
+			t.Errorf("%+v refuses: %s", c.terms, why)
+		}
+		if got := strings.Join(at.NamedDevices(n), " "); got != c.named {
+			t.Errorf("%+v names %s", c.terms, got)
+		}
+		if got := at.beneath("lab", n); len(got) > 0 {
+			t.Errorf("%+v binds devices to %v", c.terms, got)
+		}
+	}
+}

@@ -22,6 +22,8 @@ type Place struct {
 	// Reservable is what nodes can reserve here, beside cores and memory.
 	Reservable slice.Reserve
 	Terms      *hosts.Terms // what its root grants to slices; nil: whatever they ask for
+	// Allows is what its operator allows to every slice, wherever it is: of devices, some are for these alone.
+	Allows hosts.Allowance
 }
 
 // is reports whether a host, as nodes and package slice name it, is this one.

@@ -90,6 +90,9 @@ type (
 		Files     []slice.File
 		Binds     []slice.Bind
 		Volumes   []slice.Volume    `json:",omitempty"`
+		Devices   []slice.Device    `json:",omitempty"`
+		CapAdd    []string          `json:",omitempty"`
+		Named     []string          `json:"-"` // sources of Devices that the operator has named
 		Beneath   map[string]string `json:"-"` // by granted path of the machine: the directory it must stay in
 		CPU       float64           // cores; 0: no limit
 		CPUPeriod time.Duration     `json:",omitempty"` // in which it is; 0: slice.DefaultCPUPeriod

@@ -65,6 +65,9 @@ func (r *Runtime) create(ctx context.Context, s *Spec) (*record, error) {
 	if err := r.makeStages(s); err != nil {
 		return nil, err
 	}
+	if err := r.makeDevices(s); err != nil {
+		return nil, err
+	}
 	if s.Socket {
 		if err := os.MkdirAll(r.socketDir(s.ID), 0o755); err != nil {
 			return nil, fmt.Errorf("make directory of control socket: %w", err)
@@ -78,7 +81,7 @@ func (r *Runtime) create(ctx context.Context, s *Spec) (*record, error) {
 	}
 	rec.Plain = len(rec.Command) == 0
 	rec.Env = environment(root.image.Env, s.Hostname, s.Env)
-	rec.Dir = root.image.dir()
+	rec.Dir, rec.CapAdd = root.image.dir(), s.CapAdd
 	if err := r.bundle(s, root, rec, now); err != nil {
 		return nil, err
 	}
@@ -123,7 +126,7 @@ func (r *Runtime) runCreate(ctx context.Context, s *Spec, root *rootfs, plain bo
 	dir := r.nodeDir(id)
 	messages, pidFile := filepath.Join(dir, "create.log"), filepath.Join(dir, "pid")
 	err = r.inGroup(ctx, r.groupOf(id), func(cgroup int, launched func()) error {
-		if err := errors.Join(root.mount(), r.mountStages(s)); err != nil {
+		if err := errors.Join(root.mount(), r.mountStages(s), r.mountDevices(s)); err != nil {
 			return err
 		}
 		if err := r.protect(); err != nil {

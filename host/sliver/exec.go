@@ -89,7 +89,7 @@ func awaitInit(ctx context.Context, p process) error {
 }
 
 func (r *Runtime) exec(ctx context.Context, id ID, rec *record, req *ExecRequest) (int, error) {
-	spec := processSpec(req.Args, environment(rec.Env, id.Node, req.Env), rec.Dir)
+	spec := processSpec(req.Args, environment(rec.Env, id.Node, req.Env), rec.Dir, rec.CapAdd)
 	spec.Terminal = req.TTY
 	if req.Dir != "" {
 		spec.Cwd = req.Dir

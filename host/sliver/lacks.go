@@ -15,9 +15,9 @@ import (
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-// Lacks says what the machine does not have for nodes, without making them: sources of binds, sysctls, and in nodes
-// with the machine's own programs that of the command. Doubtful are programs of exec lines, which may be meant to fail.
-// Root file systems are looked for by Available.
+// Lacks says what the machine does not have for nodes, without making them: sources of binds, devices, sysctls, and in
+// nodes with the machine's own programs that of the command. Doubtful are programs of exec lines, which may be meant to
+// fail. Root file systems are looked for by Available.
 func (r *Runtime) Lacks(nodes []*slice.Node) (certain, doubtful []lack.Lack) {
 	nodes = slices.DeleteFunc(slices.Clone(nodes), func(n *slice.Node) bool { return !n.HasSliver() })
 	missing := missingSysctls(nodes)
@@ -37,6 +37,11 @@ func lacksOf(n *slice.Node, sysctls map[string]bool) (certain, doubtful []lack.L
 	for _, b := range n.Binds {
 		if _, err := os.Stat(b.Source); err != nil {
 			add(&certain, "", "bind %s: %v", b.Source, missing(err))
+		}
+	}
+	for _, d := range n.Devices {
+		if _, err := statDevice(d.Source); err != nil {
+			add(&certain, "", "%v%s", err, bringer(d.Source))
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(n.Sysctls)) {

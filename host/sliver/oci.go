@@ -27,13 +27,12 @@ const (
 
 func uidBase(slice uint16) int { return firstUID + int(slice)*uids }
 
-// capabilities that a node's root user has, in its own user namespace: those that routing daemons and common tools
-// need. FRR's zebra requires SYS_ADMIN (zebra/main.c, _caps_p). The seccomp profile is made as if it were absent, so
-// that the dangerous system calls that it would allow (mount, setns, unshare, bpf ...) stay blocked.
-var capabilities = []string{
-	"CAP_AUDIT_WRITE", "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_KILL", "CAP_NET_ADMIN",
-	"CAP_NET_BIND_SERVICE", "CAP_NET_BROADCAST", "CAP_NET_RAW", "CAP_SETGID", "CAP_SETPCAP", "CAP_SETUID",
-	"CAP_SYS_CHROOT", "CAP_SYS_PTRACE", "CAP_SYS_ADMIN",
+// capabilitiesOf gives the names of the capabilities that a node's root user has, in its own user namespace.
+func capabilitiesOf(more []string) (names []string) {
+	for _, name := range slices.Concat(slice.Capabilities, more) {
+		names = append(names, "CAP_"+name)
+	}
+	return names
 }
 
 const initPath = "/.pergola/init" // where every sliver finds catatonit
@@ -41,8 +40,9 @@ const initPath = "/.pergola/init" // where every sliver finds catatonit
 const defaultPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // processSpec is the common part of all processes of a sliver: the first one and those of Exec.
-func processSpec(args, env []string, dir string) *specs.Process {
+func processSpec(args, env []string, dir string, capAdd []string) *specs.Process {
 	umask := uint32(0o022)
+	capabilities := capabilitiesOf(capAdd)
 	oom := 300 // before the machine's own services
 	return &specs.Process{
 		Args: args,
@@ -101,7 +101,7 @@ func (r *Runtime) bundle(s *Spec, root *rootfs, rec *record, now map[string]stri
 	ids := []specs.LinuxIDMapping{{ContainerID: 0, HostID: base, Size: uids}}
 	config := &specs.Spec{
 		Version:  "1.0.2", // the newest that crun 1.8 takes
-		Process:  processSpec(args, rec.Env, rec.Dir),
+		Process:  processSpec(args, rec.Env, rec.Dir, rec.CapAdd),
 		Root:     &specs.Root{Path: root.path},
 		Hostname: s.Hostname,
 		Mounts:   append(standardMounts(), r.ownMounts(s)...),
@@ -126,6 +126,11 @@ func (r *Runtime) bundle(s *Spec, root *rootfs, rec *record, now map[string]stri
 	}
 	if r.oci.ownCgroups {
 		config.Linux.CgroupsPath = "/" + r.groupOf(s.ID)
+		rules, err := deviceRules(s)
+		if err != nil {
+			return err
+		}
+		config.Linux.Resources = rules
 	}
 	filter, err := filterSpec()
 	if err != nil {
@@ -169,9 +174,11 @@ var maskedPaths = []string{
 	"/proc/interrupts", "/sys/firmware", "/sys/devices/virtual/powercap",
 }
 
-// filterSpec is the profile that Docker uses, for our capabilities but without SYS_ADMIN (see capabilities).
+// filterSpec is the profile that Docker uses, for the capabilities that all nodes have but SYS_ADMIN, so that the
+// dangerous system calls that it would allow (mount, setns, unshare, bpf ...) stay blocked. What a node has beside
+// these (Spec.CapAdd) opens no more of them: all nodes have one filter.
 func filterSpec() (*specs.LinuxSeccomp, error) {
-	caps := slices.DeleteFunc(slices.Clone(capabilities), func(c string) bool { return c == "CAP_SYS_ADMIN" })
+	caps := slices.DeleteFunc(capabilitiesOf(nil), func(c string) bool { return c == "CAP_SYS_ADMIN" })
 	filter, err := seccomp.GetDefaultProfile(&specs.Spec{
 		Process: &specs.Process{Capabilities: &specs.LinuxCapabilities{Bounding: caps}},
 	})
@@ -227,6 +234,11 @@ func (r *Runtime) ownMounts(s *Spec) []specs.Mount {
 	}
 	if device := r.tunDevice(s.Slice); exists(device) {
 		mounts = append(mounts, file(device, tunDevice, "nosuid", "noexec"))
+	}
+	for i, d := range s.Devices {
+		if !d.InEveryNode() {
+			mounts = append(mounts, file(r.deviceStage(s.ID, i), d.Target, "nosuid", "noexec"))
+		}
 	}
 	for i, b := range s.Binds {
 		mode := "rw"

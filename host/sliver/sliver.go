@@ -63,6 +63,11 @@ type Spec struct {
 	Files     []slice.File
 	Binds     []slice.Bind
 	Volumes   []slice.Volume
+	Devices   []slice.Device
+	CapAdd    []string // capabilities of its root user, beside slice.Capabilities
+	// Named are sources of Devices that the machine's operator has named: they may be such as no sliver gets
+	// otherwise. It is no part of the blueprint.
+	Named []string `json:"-"`
 	// Beneath has, by path of the machine that the sliver sees, the directory that the path must not lead out of.
 	// It is no part of the blueprint.
 	Beneath   map[string]string `json:"-"`

@@ -47,6 +47,7 @@ type record struct {
 	Plain     bool              `json:"plain,omitempty"`  // has no command: its first process holds the namespaces
 	Command   []string          `json:"command,omitempty"`
 	Env       []string          `json:"env,omitempty"`
+	CapAdd    []string          `json:"cap_add,omitempty"`
 	Dir       string            `json:"dir,omitempty"`
 	Sysctls   map[string]string `json:"sysctls,omitempty"` // of interfaces: set by Start, when these are there
 	Created   time.Time         `json:"created,omitzero"`

@@ -13,7 +13,7 @@ import (
 
 // Allowance is what every slice of the cluster may use of a machine itself. It is given when the machine is started.
 type Allowance struct {
-	Paths   []string `json:"paths,omitempty"` // directories, with all that is below them
+	Paths   []string `json:"paths,omitempty"` // directories, with all that is below them, and single devices
 	Network bool     `json:"network,omitempty"`
 	Outside bool     `json:"outside,omitempty"` // connections to outside of all slices
 	Volumes bool     `json:"volumes,omitempty"` // room on its disk
@@ -64,6 +64,9 @@ func (a Allowance) Covers(h slice.Hold) (dir string, ok bool) {
 		return "", a.Network
 	}
 	path := filepath.Clean(h.Path)
+	if h.Device { // who allows a directory does not mean all the devices in it
+		return path, slices.Contains(a.Paths, path)
+	}
 	for _, dir := range a.Paths {
 		if path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/") {
 			return dir, filepath.IsAbs(path)

@@ -6,6 +6,8 @@ import "slices"
 type Hold struct {
 	Path  string `json:"path,omitempty"`  // of the machine; empty: the machine's network, or what follows
 	Write bool   `json:"write,omitempty"` // the node may write there
+	// Device says that Path is opened as a device, which paths that nodes see are not otherwise.
+	Device bool `json:"device,omitempty"`
 	// Outside is connections to outside of all slices; Port is a port of the machine's addresses, as HostPort
 	// writes it, or a range of TCP and UDP, as Ports writes it.
 	Outside bool   `json:"outside,omitempty"`
@@ -28,6 +30,10 @@ func (h Hold) String() string {
 		return "its port " + h.Port
 	case h.Path == "":
 		return "its network (kind: uplink)"
+	case h.Device && h.Write:
+		return "its device " + h.Path
+	case h.Device:
+		return "its device " + h.Path + " (to read)"
 	case h.Write:
 		return h.Path
 	}
@@ -36,8 +42,9 @@ func (h Hold) String() string {
 
 // Within reports whether this hold is part of another one.
 func (h Hold) Within(other Hold) bool {
-	return h.Path == other.Path && h.Outside == other.Outside && h.Volumes == other.Volumes &&
-		(other.Write || !h.Write) && (h.Port == other.Port || h.isOfPortsOf(other))
+	return h.Path == other.Path && h.Device == other.Device && h.Outside == other.Outside &&
+		h.Volumes == other.Volumes && (other.Write || !h.Write) &&
+		(h.Port == other.Port || h.isOfPortsOf(other))
 }
 
 func (h Hold) isOfPortsOf(other Hold) bool {
@@ -75,6 +82,11 @@ func (n *Node) Holds() (all []Hold) {
 	}
 	for _, b := range n.Binds {
 		all = append(all, Hold{Field: "binds", Path: b.Source, Write: !b.ReadOnly})
+	}
+	for _, d := range n.Devices {
+		if !d.InEveryNode() {
+			all = append(all, Hold{Field: "devices", Path: d.Source, Write: d.Access != "r", Device: true})
+		}
 	}
 	if len(n.Volumes) > 0 {
 		all = append(all, Hold{Field: "volumes", Volumes: true})

@@ -76,6 +76,8 @@ type Node struct {
 	Files     []File            `json:"files,omitempty"`
 	Binds     []Bind            `json:"binds,omitempty"` // of host paths: only for root
 	Volumes   []Volume          `json:"volumes,omitempty"`
+	Devices   []Device          `json:"devices,omitempty"` // of the host: only for root
+	CapAdd    []string          `json:"cap_add,omitempty"` // beside Capabilities, sorted, without CAP_
 	Sysctls   map[string]string `json:"sysctls,omitempty"`
 	CPU       float64           `json:"cpu,omitempty"`        // cores; 0: no limit
 	CPUPeriod time.Duration     `json:"cpu_period,omitempty"` // in which CPU is a limit; 0: DefaultCPUPeriod

@@ -44,6 +44,7 @@ func specOf(s plan.Sliver) sliver.Spec {
 		ID: sliver.ID(s.NodeID), SliceName: s.SliceName, Digest: s.Digest, Hostname: s.Hostname,
 		Rootfs: s.Rootfs, Command: s.Command, Args: s.Args, User: s.User, Stdin: s.Stdin,
 		Env: s.Env, Files: s.Files, Binds: s.Binds, Volumes: s.Volumes,
+		Devices: s.Devices, CapAdd: s.CapAdd, Named: s.Named,
 		Beneath: s.Beneath, CPU: s.CPU, CPUPeriod: s.CPUPeriod, Memory: s.Memory, PIDs: s.PIDs,
 		Sysctls: s.Sysctls, Notes: s.Notes, Socket: s.Socket,
 	}

@@ -143,6 +143,9 @@ func (i *Inputs) Place() plan.Place {
 
 func (i *Inputs) placeLocked() plan.Place {
 	p := plan.Place{Host: i.cfg.Host, Reservable: i.cfg.Reservable}
+	if terms := i.Terms(); terms != nil {
+		p.Allows = terms.Allowance
+	}
 	if c := i.cfg.Cluster; c != nil {
 		p.Joined, p.Address, p.Peers, p.PathMTUs = c.Joined, c.Address.Unmap(), i.peers, i.pathMTUs
 		p.Fenced, p.Terms = i.cfg.Fenced(), i.Terms()

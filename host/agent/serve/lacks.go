@@ -12,6 +12,7 @@ import (
 	"github.com/pergola-net/pergola/host/lack"
 	"github.com/pergola-net/pergola/host/plan"
 	"github.com/pergola-net/pergola/host/routing"
+	"github.com/pergola-net/pergola/host/sliver"
 	"github.com/pergola-net/pergola/model/slice"
 )
 
@@ -27,6 +28,7 @@ func (s *Server) Supports(ctx context.Context, spec *slice.Slice) (doubts []stri
 			nodes = append(nodes, n)
 		}
 	}
+	lacks = append(lacks, lackDevices(at, nodes)...)
 	certain, doubtful := s.machine.Runtime.Lacks(nodes)
 	if lacks = append(lacks, certain...); len(lacks) > 0 {
 		lacks = append(lacks, doubtful...)
@@ -36,6 +38,19 @@ func (s *Server) Supports(ctx context.Context, spec *slice.Slice) (doubts []stri
 		doubts = []string{lack.New(doubtful...).Error()}
 	}
 	return doubts, err
+}
+
+// lackDevices names devices that no node gets unless this machine's operator has named them.
+func lackDevices(at plan.Place, nodes []*slice.Node) (lacks []lack.Lack) {
+	for _, n := range nodes {
+		named := at.NamedDevices(n)
+		for _, d := range n.Devices {
+			if why := sliver.Refuses(d, named); why != "" {
+				lacks = append(lacks, lack.Lack{What: why, Nodes: []string{n.Name}})
+			}
+		}
+	}
+	return lacks
 }
 
 // lackFeatures looks for what links, and nodes that reach the outside, need of the kernel.

@@ -19,6 +19,7 @@ var foreign = map[string]string{
 	"command":        "write cmd:",
 	"entrypoint":     "write cmd:",
 	"environment":    "write env:",
+	"privileged":     "write cap_add: and devices: with what the node needs",
 	"volumes":        "write binds:",
 	"prefix":         "write subnets:",
 	"mem":            "write memory: 64MiB",

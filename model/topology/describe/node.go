@@ -168,6 +168,10 @@ func (d *describer) sliver(out *file.Node, n *slice.Node) {
 		}
 		out.Binds = append(out.Binds, text)
 	}
+	for _, device := range n.Devices {
+		out.Devices = append(out.Devices, device.String())
+	}
+	out.CapAdd = n.CapAdd
 	for _, v := range n.Volumes {
 		text := v.Name + ":" + v.Target
 		if v.ReadOnly {

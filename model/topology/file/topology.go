@@ -104,6 +104,8 @@ type Attributes struct {
 	Files     map[string]File   `json:"files,omitempty" doc:"Files put into the node before it starts: path in the node: path beside the topology, or a map of content or source, and mode."`
 	Binds     Strings           `json:"binds,omitempty" doc:"Paths of the host that the node sees, SOURCE:TARGET[:ro]. Only root may use them."`
 	Volumes   Strings           `json:"volumes,omitempty" doc:"Directories that outlive the node, NAME:TARGET[:ro], and paths of the host, PATH:TARGET[:ro], as binds. Only root may use them, or where the machine allows it."`
+	Devices   Strings           `json:"devices,omitempty" doc:"Devices of the host that the node sees, SOURCE[:TARGET][:ACCESS], such as /dev/kvm or /dev/ttyUSB0:/dev/ttyS0:rw. Only root may use them."`
+	CapAdd    Strings           `json:"cap_add,omitempty" doc:"Capabilities that the node's root has beside those that all nodes have: IPC_LOCK, IPC_OWNER, LEASE, MKNOD, SETFCAP, SYS_NICE, SYS_RESOURCE, SYS_TIME. They are for what is the node's own."`
 	Sysctls   map[string]string `json:"sysctls,omitempty" doc:"Kernel parameters of the node's namespaces, such as net.ipv4.ip_forward."`
 	CPU       float64           `json:"cpu,omitempty" minimum:"0" maximum:"1024" doc:"Limit, in cores."`
 	CPUPeriod Duration          `json:"cpu_period,omitempty" doc:"In which the limit of cpu holds, 1ms to 1s: a shorter one lets processes wait less for their next turn, and changes between them more often. Default: 100ms."`

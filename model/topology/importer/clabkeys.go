@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"path"
@@ -23,6 +24,44 @@ func (c *clab) around(n *clabNode, out *topology.Node) {
 	c.dns(n, out)
 	c.ports(n, out)
 	c.health(n)
+	c.access(n, out)
+}
+
+// access reads the capabilities and the devices that a node asks for: those of all levels, as containerlab merges them.
+func (c *clab) access(n *clabNode, out *topology.Node) {
+	for _, level := range slices.Backward(n.levels) {
+		for _, item := range c.scalars(level.Field("cap-add"), "cap-add") {
+			c.capability(n, out, item)
+		}
+		for _, item := range c.scalars(level.Field("devices"), "devices") {
+			text := c.magic(n, strings.TrimSpace(item.Text))
+			d, err := slice.ParseDevice(text)
+			switch {
+			case err != nil:
+				c.fail(item.Position, "write SOURCE:TARGET:rwm, below /dev", "node %q: %v", n.name, err)
+			case !c.opt.Root && !d.InEveryNode():
+				c.leaveAt(n.name, "devices", item.Position,
+					lack{changesNodes, "only root may give nodes devices: sudo pergola up"})
+			case !slices.Contains(out.Devices, d.String()):
+				out.Devices = append(out.Devices, d.String())
+			}
+		}
+	}
+}
+
+// capability adds one that nodes may have. What is made of others is the network without them: vendors' images, and
+// files for them, ask for more than they need.
+func (c *clab) capability(n *clabNode, out *topology.Node, item *yamltree.Node) {
+	name, err := slice.ParseCapability(item.Text)
+	var refused *slice.CapabilityError
+	switch {
+	case errors.As(err, &refused) && refused.Why == "":
+		c.fail(item.Position, diagnostic.Suggest(refused.Name, refused.All), "node %q: %v", n.name, err)
+	case refused != nil:
+		c.leaveAt(n.name, "cap-add: "+refused.Name, item.Position, lack{changesNodes, refused.Why})
+	case !slice.HasCapability(name) && !slices.Contains(out.CapAdd, name):
+		out.CapAdd = append(out.CapAdd, name)
+	}
 }
 
 // envFiles adds the variables of env-files, which env overrides.

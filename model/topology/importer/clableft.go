@@ -35,11 +35,9 @@ var leftKeys = map[string]lack{
 	"components":     {changesTraffic, ""},
 
 	"aliases":     {changesNodes, "nodes know each other by their names"},
-	"cap-add":     {changesNodes, "nodes have what routing needs"},
 	"certificate": {changesNodes, "no certificates are made"},
 	"config":      {changesNodes, ""},
 	"credentials": {changesNodes, "pergola exec and shell need none"},
-	"devices":     {changesNodes, "nodes have /dev/net/tun, and no other"},
 	"hostname":    {changesNodes, "a node's host name is its name"},
 	"pid-mode":    {changesNodes, "each node has its own processes"},
 	"shm-size":    {changesNodes, ""},

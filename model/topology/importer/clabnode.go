@@ -37,7 +37,7 @@ type clabNode struct {
 
 var clabUsed = []string{"kind", "group", "image", "entrypoint", "cmd", "exec", "binds", "env", "labels", "network-mode",
 	"cpu", "memory", "sysctls", "restart-policy", "dns", "env-files", "healthcheck", "ports", "stages",
-	"startup-delay", "user", "mgmt-ipv4", "mgmt-ipv6"}
+	"startup-delay", "user", "cap-add", "devices", "mgmt-ipv4", "mgmt-ipv6"}
 
 func (c *clab) node(f yamltree.Entry) *clabNode {
 	n := &clabNode{name: f.Key, at: f}

@@ -47,7 +47,7 @@ var (
 	routingKeys = []string{"daemon", "routing", "as", "reflector", "networks", "area", "hello", "dead",
 		"fast_hellos", "isis", "fastpath", "config"}
 	sliverKeys = []string{"gateway", "routes", "image", "rootfs", "cmd", "env", "files", "binds", "volumes",
-		"sysctls", "cpu", "cpu_period", "memory", "pids", "exec", "restart"}
+		"devices", "cap_add", "sysctls", "cpu", "cpu_period", "memory", "pids", "exec", "restart"}
 	programKeys = []string{"program", "filters", "slowpath", "reserve"}
 	outsideKeys = []string{"outside", "ports"}
 	nodeKeys    = []string{"loopbacks", "router_id"}

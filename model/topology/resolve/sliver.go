@@ -53,6 +53,8 @@ func (r *resolver) makeSliver(n *node) {
 	n.out.Files = r.files(n)
 	n.out.Binds = r.binds(n)
 	r.volumes(n)
+	n.out.Devices = r.devices(n)
+	n.out.CapAdd = r.capAdd(n)
 	n.out.Sysctls = r.sysctls(n)
 	if n.kind == slice.Program {
 		n.out.Program = r.program(n)
