@@ -36,8 +36,8 @@ func (r *resolver) makeLSPs() {
 	r.label()
 }
 
-// own is a label that is not chosen yet.
-const own = 1 << 20
+// unchosen is a label that is not chosen yet.
+const unchosen = 1 << 20
 
 func (r *resolver) lsp(in *file.LSP, at *diagnostic.Path) (out slice.LSP, ok bool) {
 	before := len(r.Found)
@@ -54,7 +54,7 @@ func (r *resolver) lsp(in *file.LSP, at *diagnostic.Path) (out slice.LSP, ok boo
 		r.checkName(at.At("name"), "label-switched path", in.Name)
 	}
 	for i := 1; i <= last; i++ {
-		out.Hops[i].Label = own
+		out.Hops[i].Label = unchosen
 	}
 	out.To = r.class(in, &out, at.At("to"))
 	switch in.Last {
@@ -228,7 +228,7 @@ func (r *resolver) label() {
 		for i := range r.out.LSPs {
 			l := &r.out.LSPs[i]
 			for j := range l.Hops {
-				if l.Hops[j].Label == own {
+				if l.Hops[j].Label == unchosen {
 					do(l.Name, &l.Hops[j])
 				}
 			}
