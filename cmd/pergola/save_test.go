@@ -2,12 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
 	"github.com/pergola-net/pergola/control/api"
@@ -105,7 +107,30 @@ func TestWhatIsLostIsSaidBefore(t *testing.T) {
 	}
 }
 
+func TestSavedImagesThatAreUnusedArePruned(t *testing.T) {
+	byHand(t)
+	cache := t.TempDir()
+	t.Setenv("XDG_CACHE_HOME", cache)
+	path := filepath.Join(cache, "pergola", "images", "1.tar")
+	old := time.Now().Add(-365 * 24 * time.Hour)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, make([]byte, 1024), 0o600),
+		os.Chtimes(path, old, old)); err != nil {
+		t.Fatal(err)
+	}
+	o := wantDone(t, pergola(t, "prune", "--dry-run"))
+	if !strings.Contains(o.out, path) || !strings.Contains(o.errs, "1 saved image would be removed, 1 KiB") {
+		t.Error(o)
+	}
+	if o := wantDone(t, pergola(t, "prune")); !strings.Contains(o.errs, "1 saved image removed, 1 KiB") {
+		t.Error(o)
+	}
+	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the image is there: %v", err)
+	}
+}
+
 func TestVolumesAreRemovedWithTheirNetworkOrLater(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	w, file := byHand(t)
 	w.be(controller.Caller{Root: true, Local: true})
 	w.set(func(h *host) {

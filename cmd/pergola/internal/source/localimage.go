@@ -84,6 +84,8 @@ func (s *Source) saveImages(ctx context.Context) (found topology.Diagnostics) {
 	return found
 }
 
+const newImage = ".new-" // begins the name of an archive that is being written
+
 var imageID = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
 // saveImage gives the archive of an image, which stays in the user's cache: saving it takes long.
@@ -97,19 +99,20 @@ func saveImage(ctx context.Context, store imageStore, ref string) (string, error
 	if id = strings.TrimPrefix(id, "sha256:"); !imageID.MatchString(id) {
 		return "", fmt.Errorf("look for image %s: %q is not an ID", ref, id)
 	}
-	cache, err := os.UserCacheDir()
+	dir, err := imagesDir()
 	if err != nil {
 		return "", fmt.Errorf("save image %s: %w", ref, err)
 	}
-	dir := filepath.Join(cache, "pergola", "images")
 	path := filepath.Join(dir, id+".tar")
-	if _, err := os.Stat(path); err == nil {
+	// Its time is that of its last use, where that can be set.
+	now := time.Now()
+	if err := os.Chtimes(path, now, now); !errors.Is(err, fs.ErrNotExist) {
 		return path, nil
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", fmt.Errorf("save image %s: %w", ref, err)
 	}
-	f, err := os.CreateTemp(dir, ".new-")
+	f, err := os.CreateTemp(dir, newImage)
 	if err != nil {
 		return "", fmt.Errorf("save image %s: %w", ref, err)
 	}
