@@ -2,6 +2,7 @@ package fib
 
 import (
 	"net/netip"
+	"slices"
 	"testing"
 )
 
@@ -33,10 +34,20 @@ func TestFTNFollowsTheRoute(t *testing.T) {
 	must(t, r.SetLeg(3, Leg{MTU: 1500, Up: true, IPv4: true}))
 	must(t, r.SetRoute(netip.MustParsePrefix("0.0.0.0/0"), route))
 	must(t, r.SetRoute(netip.MustParsePrefix("198.51.100.128/25"), route))
+	unrouted := func(when string, want ...netip.Prefix) {
+		t.Helper()
+		if have := r.Unrouted(); !slices.Equal(have, want) {
+			t.Errorf("%s: unrouted are %v, want %v", when, have, want)
+		}
+	}
 	must(t, r.SetFTN(prefix, 7))
 	is("before the route", 0, unresolved)
+	unrouted("before the route", prefix)
+	must(t, r.SetRoute(prefix, Route{Kind: Local}))
+	unrouted("with a route that leads nowhere else", prefix)
 	must(t, r.SetRoute(prefix, route))
 	is("with the route", 7, unresolved)
+	unrouted("with the route")
 	n := Neighbour{MAC: [6]byte{2, 0, 0, 0, 0, 1}}
 	must(t, r.SetNeighbour(3, gateway, n))
 	is("with a neighbour", 7, n.adjacency())

@@ -11,12 +11,13 @@ import (
 func (n *node) setLabels(l Labels) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	was := n.labels
-	n.labels = l
-	if n.out == nil {
-		return nil
+	if n.out != nil {
+		if err := l.write(n.out, n.labels); err != nil {
+			return err // it is not what the router has: Set is to be called again
+		}
 	}
-	return l.write(n.out, was)
+	n.labels = l
+	return nil
 }
 
 // labelled gives a router that nothing was written of its labels, before frames come to it.
