@@ -96,6 +96,12 @@ func (n number) check(d slice.Device, named []string) error {
 	return nil
 }
 
+// dangerousClasses are those of drivers whose numbers are not fixed, as /sys names them.
+var dangerousClasses = []string{
+	"bsg", "dax", "gpio", "hidraw", "i2c-dev", "ipmi", "mei", "mtd", "nvme", "nvme-generic", "scsi_tape", "tpm",
+	"tpmrm", "watchdog",
+}
+
 // danger says what makes a device one by which a node could get at the machine itself; empty: nothing that is known.
 // The numbers are those of Documentation/admin-guide/devices.txt; some drivers have none there.
 func (n number) danger() string {
@@ -110,8 +116,8 @@ func (n number) danger() string {
 		return "is the machine's kernel log"
 	case n.major == terminals && n.minor < 64, n.major == ttys && n.minor == 1, n.major == consoles:
 		return "is a console of the machine"
-	case n.major == misc && slices.Contains([]uint32{130, 144, 223, 231, 234, 236, 237, 239}, n.minor):
-		return "rules the machine: its disks, input, watchdog, or memory at sleep"
+	case n.major == misc && slices.Contains([]uint32{130, 144, 203, 223, 231, 234, 236, 237, 239}, n.minor):
+		return "rules the machine: its disks, devices, input, watchdog, or memory at sleep"
 	case n.major == input:
 		return "is the machine's keyboard, mouse, or the like"
 	case n.major == scsi:
@@ -120,8 +126,8 @@ func (n number) danger() string {
 		return "rules the machine's processors"
 	}
 	class, _ := filepath.EvalSymlinks(fmt.Sprintf("/sys/dev/char/%d:%d/subsystem", n.major, n.minor))
-	if slices.Contains([]string{"bsg", "mtd", "nvme", "nvme-generic", "tpm", "tpmrm"}, filepath.Base(class)) {
-		return "sends commands to disks or to the machine's board"
+	if slices.Contains(dangerousClasses, filepath.Base(class)) {
+		return "rules the machine's disks, board or memory, or reads its keyboard"
 	}
 	return ""
 }
