@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -191,6 +192,16 @@ func (w *world) drops(n *node.Nodes, frame []byte) {
 	w.await("the node to have the frame", func() bool { return must(n.Counters("x"))["frames in"] > before })
 }
 
+// awaitActive waits until a device sends: the kernel drops what comes before its queue is active, by linkwatch.
+func (w *world) awaitActive(device string) {
+	w.Helper()
+	w.await(device, func() bool {
+		out, err := exec.CommandContext(w.Context(), "ip", "-o", "link", "show", device).Output()
+		says := string(out)
+		return err == nil && strings.Contains(says, "LOWER_UP") && !strings.Contains(says, "qdisc noop ")
+	})
+}
+
 func (w *world) await(what string, is func() bool) {
 	w.Helper()
 	patience := 5 * time.Second
@@ -278,6 +289,8 @@ func TestLiveSuperFramesComeToPacketProgramsAsSingleFrames(t *testing.T) {
 			w.ip("link set %s up", name)
 			w.change(q.port, func(p *Port) { p.Plain = q.device })
 		}
+		w.awaitActive("qa")
+		w.awaitActive("qb")
 		before := must(n.Counters("x"))["frames in"]
 		for i, v6 := range []bool{false, true} {
 			w.name = fmt.Sprintf("IPv6 %v", v6)

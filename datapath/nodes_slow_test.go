@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -116,12 +115,7 @@ func inSlowWorld(t *testing.T, f func(w *world, n *node.Nodes, slow *os.File, ho
 		w.check(n.Set("x", x))
 		slow := w.slowPath(n, "x")
 		defer func() { w.check(slow.Close()) }()
-		// The kernel drops what comes before the device's queue is active: linkwatch does that.
-		w.await("the tap device", func() bool {
-			out, err := exec.CommandContext(w.Context(), "ip", "-o", "link", "show", "slow0").Output()
-			return err == nil && bytes.Contains(out, []byte("LOWER_UP")) &&
-				!bytes.Contains(out, []byte("qdisc noop "))
-		})
+		w.awaitActive("slow0")
 		f(w, n, slow, hosts)
 	})
 }
