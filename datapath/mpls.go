@@ -61,10 +61,11 @@ func (d *DataPath) SetLabel(space, label uint32, n NHLFE) error {
 }
 
 // SetFTN says what a router of the label space does with frames that a route gives this FTN (fib.Router.SetFTN): Push
-// has labels, and Pop is not set.
+// has labels; Pop and In are not set.
 func (d *DataPath) SetFTN(space, ftn uint32, n NHLFE) error {
-	if ftn == 0 || ftn > maxFTN || n.Pop || len(n.Push) == 0 {
-		return fmt.Errorf("set FTN %d: not within 1 and %d, or without labels", ftn, maxFTN)
+	if ftn == 0 || ftn > maxFTN || n.Pop || len(n.Push) == 0 || n.In != 0 {
+		return fmt.Errorf("set FTN %d: not within 1 and %d, without labels, or for frames of one port only",
+			ftn, maxFTN)
 	}
 	if err := d.setNHLFE(space, ftnBit|ftn, n); err != nil {
 		return fmt.Errorf("set FTN %d: %w", ftn, err)
@@ -139,6 +140,9 @@ func (d *DataPath) deleteNHLFE(space, number uint32) error {
 }
 
 func (n NHLFE) record() (r objectNhlfe, err error) {
+	if n.In < 0 || n.In >= MaxPorts {
+		return r, fmt.Errorf("frames come by port %d: want one below %d, or 0 for any", n.In, MaxPorts)
+	}
 	r.In = uint32(n.In)
 	if n.Uniform {
 		r.Flags |= labelUniform

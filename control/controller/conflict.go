@@ -11,8 +11,8 @@ import (
 )
 
 // How long a request is tried again after conflicts with others, and what is waited between. Each conflict means that
-// another request was carried out. Waits grow until all of many members have their turn, and no further: who has waited
-// for long is not to have fewer tries than who has just come.
+// another request was carried out. Waits grow until all of many members have their turn, and no further: a request that
+// has waited for long is not to be tried less often than one that has just come.
 const (
 	patience  = 10 * time.Second
 	firstWait = 4 * time.Millisecond

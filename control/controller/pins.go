@@ -84,6 +84,18 @@ func (p *placing) checkWaits() (faults []Fault) {
 	return faults
 }
 
+// settleWaits refuses these nodes, or notes them where no user waits for the answer.
+func (p *placing) settleWaits() error {
+	faults := p.checkWaits()
+	if len(faults) > 0 && !p.background {
+		return unplaceable(p.next.Name, faults)
+	}
+	for _, f := range faults {
+		p.notes = append(p.notes, f.Message)
+	}
+	return nil
+}
+
 // noteVolumes says which volumes stay behind.
 func (p *placing) noteVolumes() {
 	for i := range p.next.Nodes {

@@ -68,8 +68,8 @@ func (p *placing) place() error {
 				p.assign(n, m[n.Name])
 			}
 		}
-		if faults := p.checkWaits(); len(faults) > 0 && !p.background {
-			return unplaceable(p.next.Name, faults)
+		if err := p.settleWaits(); err != nil {
+			return err
 		}
 		if err := p.numberTunnels(); err != nil {
 			return err

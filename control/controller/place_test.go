@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -598,5 +599,20 @@ func TestNodesWaitForNodesOfTheSameHostOnly(t *testing.T) {
 	const why = "node b waits for a, and they are on two hosts, h2 and h1"
 	if !errors.As(err, &r) || !strings.Contains(r.Message, why) {
 		t.Errorf("placed: %v", err)
+	}
+}
+
+// A host that is drained parts nodes that wait for each other: nobody is asked, so it has to be said.
+func TestANodeThatMovesAwayFromTheOneItWaitsForIsNamed(t *testing.T) {
+	p := &placing{background: true, hosts: machines(2), generation: 2,
+		prev: resolved(t, "name: lab\nnodes:\n  a: {host: h1}\n  b: {wait_for: a}\n", nil)}
+	for i := range p.prev.Nodes {
+		p.prev.Nodes[i].Host = "h1"
+	}
+	p.next, p.hosts[0].Policy.Draining = copyForPlacing(p.prev), true
+	at := hostsOf(mustPlace(t, p))
+	const why = "node b waits for a, and they are on two hosts, h2 and h1"
+	if at["b"] != "h2" || !slices.ContainsFunc(p.notes, func(n string) bool { return strings.Contains(n, why) }) {
+		t.Errorf("%v: it says %q", at, p.notes)
 	}
 }

@@ -53,9 +53,10 @@ func (r *Router) Unrouted() (all []netip.Prefix) {
 	return all
 }
 
-// withFTN is a plain route with this FTN on all its paths.
+// withFTN is a plain route with this FTN on all its paths. Nearly all routes have none, and get none: they are not
+// copied.
 func (r Route) withFTN(ftn uint32) Route {
-	if r.Kind != Unicast {
+	if r.Kind != Unicast || !slices.ContainsFunc(r.Paths, func(p Path) bool { return p.ftn != ftn }) {
 		return r
 	}
 	paths := make([]Path, len(r.Paths))

@@ -113,3 +113,14 @@ func TestLabelSpaceEndsWithTheRouter(t *testing.T) {
 		t.Error("a router that is closed was changed")
 	}
 }
+
+// A router has a million routes, and no labels.
+func TestRoutesWithoutAnFTNAreNotCopied(t *testing.T) {
+	r := Route{Kind: Unicast, Paths: []Path{{Port: 3, Weight: 1}, {Port: 4, Weight: 1}}}
+	if n := testing.AllocsPerRun(10, func() { r = r.withFTN(0) }); n > 0 {
+		t.Errorf("%v allocations for each route", n)
+	}
+	if other := r.withFTN(7); other.Paths[0].ftn != 7 || r.Paths[0].ftn != 0 {
+		t.Errorf("%+v, of %+v", other, r)
+	}
+}

@@ -7,12 +7,14 @@
 package speaker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"os"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -42,8 +44,9 @@ type Speaker struct {
 	socket *socket
 	routes *routes
 
-	mu     sync.Mutex
+	mu     sync.Mutex // guards what follows
 	router *rsvp.Router
+	broken error // of a panic: what the router knows may contradict itself, and nothing is asked of it any more
 }
 
 // Open makes a speaker without LSPs. Nothing is heard before Run, which has to be called, and closes it.
@@ -77,32 +80,35 @@ func (s *Speaker) Run(ctx context.Context) error {
 		case err := <-heard:
 			return errors.Join(err, s.socket.close(), s.routes.close())
 		case <-timer.C:
-			s.do(func(now time.Duration) { s.router.Tick(now) })
+			if err := s.do(func(now time.Duration) { s.router.Tick(now) }); err != nil {
+				closed := s.socket.close()
+				return errors.Join(cmp.Or(<-heard, err), closed, s.routes.close()) // the same, or nil
+			}
 		}
 	}
 }
 
 // Add sets up an LSP that begins here, see rsvp.Router.Add.
 func (s *Speaker) Add(q rsvp.Request) (err error) {
-	s.do(func(now time.Duration) { err = s.router.Add(now, q) })
-	return err
+	broken := s.do(func(now time.Duration) { err = s.router.Add(now, q) })
+	return errors.Join(err, broken)
 }
 
 // Remove tears an LSP down that begins here, see rsvp.Router.Remove.
 func (s *Speaker) Remove(k rsvp.Key) (err error) {
-	s.do(func(now time.Duration) { err = s.router.Remove(now, k) })
-	return err
+	broken := s.do(func(now time.Duration) { err = s.router.Remove(now, k) })
+	return errors.Join(err, broken)
 }
 
-// Entries lists the labels that are in use.
+// Entries lists the labels that are in use; none after a panic, of which Run tells.
 func (s *Speaker) Entries() (all []rsvp.Entry) {
-	s.do(func(time.Duration) { all = s.router.Entries() })
+	_ = s.do(func(time.Duration) { all = s.router.Entries() })
 	return all
 }
 
 // Counters counts messages that had no effect.
 func (s *Speaker) Counters() (c rsvp.Counters) {
-	s.do(func(time.Duration) { c = s.router.Counters })
+	_ = s.do(func(time.Duration) { c = s.router.Counters })
 	return c
 }
 
@@ -115,14 +121,26 @@ func (s *Speaker) listen() error {
 		case err != nil:
 			return fmt.Errorf("receive messages of RSVP: %w", err)
 		}
-		s.do(func(now time.Duration) { s.router.Receive(now, index, from, message) })
+		if err := s.do(func(now time.Duration) { s.router.Receive(now, index, from, message) }); err != nil {
+			return err
+		}
 	}
 }
 
-// do gives the router an input, and carries out what it wants to be done.
-func (s *Speaker) do(input func(now time.Duration)) {
+// do gives the router an input, and carries out what it wants to be done. A panic ends this speaker, and not the
+// process with all other routers: a node of the slice chooses what is in a message.
+func (s *Speaker) do(input func(now time.Duration)) (err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.broken != nil {
+		return s.broken
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			s.broken = fmt.Errorf("RSVP speaker: panic: %v\n%s", p, debug.Stack())
+			err = s.broken
+		}
+	}()
 	input(time.Since(s.start))
 	out := s.router.Take()
 	// A neighbour may send by a label as soon as it knows it.
@@ -137,6 +155,7 @@ func (s *Speaker) do(input func(now time.Duration)) {
 	for _, e := range out.Events {
 		s.config.Event(e)
 	}
+	return nil
 }
 
 // leads tells whether the kernel's route to an address is by a neighbour.

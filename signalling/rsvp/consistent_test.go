@@ -117,7 +117,7 @@ func (w *world) walk(k Key, router int) string {
 			return "a loop"
 		}
 		next, ok := w.routers[to.router].installed[k]
-		if !ok || !next.HasIn || next.In != e.Out {
+		if !ok || !next.HasIn || next.In != e.Out || next.From != to.index {
 			return fmt.Sprintf("router %d sends label %d to router %d, which has %+v", router, e.Out,
 				to.router, next)
 		}

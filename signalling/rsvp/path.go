@@ -1,6 +1,7 @@
 package rsvp
 
 import (
+	"math/bits"
 	"net/netip"
 	"reflect"
 	"slices"
@@ -55,14 +56,18 @@ func readPath(m message.Message) (path, bool) {
 			p.hop, hop = o, true
 		case message.TimeValues:
 			p.period = min(time.Duration(o.Milliseconds)*time.Millisecond, maxPeriod)
-		case message.ExplicitRoute:
-			p.route = &o
+		case message.ExplicitRoute: // the first one counts, and no other is passed on (RFC 3209, 4.3 and 4.4)
+			if p.route == nil {
+				p.route = &o
+			}
 		case message.LabelRequest:
 			p.request, label = o, true
 		case message.SenderTspec:
 			p.tspec, tspec = o, true
-		case message.RecordRoute:
-			p.record = &o
+		case message.RecordRoute: // likewise
+			if p.record == nil {
+				p.record = &o
+			}
 		case message.SessionAttribute:
 			o.Holding = min(o.Holding, o.Setup)
 			p.priority = o
@@ -90,13 +95,8 @@ func (r *Router) receivePath(in *link, m message.Message) {
 	if s != nil && h.before(s.heard) {
 		return
 	}
-	if s != nil && s.in == nil { // a Path of our own came back
-		r.pathErr(in, p.hop.Addr, p, problem(message.RouteLoop))
-		return
-	}
-	if p.record != nil && slices.ContainsFunc(p.record.Records,
-		func(rec message.Record) bool { return rec.Addr.IsValid() && r.own(rec.Addr) }) {
-		r.pathErr(in, p.hop.Addr, p, problem(message.RouteLoop))
+	if e := r.unacceptable(s, p, m); e.Code != 0 {
+		r.pathErr(in, p.hop.Addr, p, e)
 		return
 	}
 	fresh := lsp{key: p.key, path: p, in: in, expires: r.now + lifetime(p.period)}
@@ -104,12 +104,13 @@ func (r *Router) receivePath(in *link, m message.Message) {
 		r.pathErr(in, p.hop.Addr, p, e)
 		return
 	}
-	if s != nil && (s.out != fresh.out || s.next != fresh.next) {
-		r.remove(s, false, true)
-		s = nil
-	}
-	if s == nil {
-		if e := r.early(&fresh); e.Code != 0 {
+	rerouted := s != nil && (s.out != fresh.out || s.next != fresh.next)
+	if s == nil || rerouted {
+		e := r.early(&fresh)
+		if rerouted {
+			r.remove(s, e.Code != 0, true)
+		}
+		if e.Code != 0 {
 			r.pathErr(in, p.hop.Addr, p, e)
 			return
 		}
@@ -119,6 +120,7 @@ func (r *Router) receivePath(in *link, m message.Message) {
 		return
 	}
 	changed := s.in != in || !samePath(s.path, p)
+	moved := s.in != in || s.path.hop != p.hop
 	s.path, s.in, s.steps, s.expires = p, in, fresh.steps, fresh.expires
 	r.remember(&s.heard, h, false, p.key)
 	if s.resv != nil && s.out != nil { // the holding priority may be another one
@@ -128,6 +130,20 @@ func (r *Router) receivePath(in *link, m message.Message) {
 	if changed {
 		r.passOn(s)
 	}
+	if moved && s.out != nil && s.resv != nil { // another router is before this one, and has no label yet
+		r.install(s)
+		r.sendResvs([]*lsp{s})
+	}
+}
+
+// unacceptable refuses a Path wherever it leads.
+func (r *Router) unacceptable(s *lsp, p path, m message.Message) message.ErrorSpec {
+	returned := s != nil && s.in == nil // a Path of our own
+	if returned || p.record != nil && slices.ContainsFunc(p.record.Records,
+		func(rec message.Record) bool { return rec.Addr.IsValid() && r.own(rec.Addr) }) {
+		return problem(message.RouteLoop)
+	}
+	return unknownAttribute(m)
 }
 
 // passOn sends the Path to the next router, or at the egress the Resv back.
@@ -139,8 +155,29 @@ func (r *Router) passOn(s *lsp) {
 	r.sendPath(s)
 }
 
-// early refuses what would be refused when the reservation comes.
+// unknownAttribute refuses what the sender requires of each router on the way and this one does not know: any of it
+// (RFC 5420, section 5).
+func unknownAttribute(m message.Message) message.ErrorSpec {
+	required, _ := message.Of[message.RequiredAttributes](m)
+	for _, t := range required.TLVs {
+		if t.Type != message.AttributeFlags {
+			return message.ErrorSpec{Code: message.UnknownAttribute, Value: t.Type}
+		}
+		for i, flags := range t.Value {
+			if flags != 0 {
+				bit := 8*i + bits.LeadingZeros8(flags)
+				return message.ErrorSpec{Code: message.UnknownBit, Value: uint16(bit)}
+			}
+		}
+	}
+	return message.ErrorSpec{}
+}
+
+// early refuses what would be refused when the reservation comes, and the state of too many LSPs.
 func (r *Router) early(s *lsp) message.ErrorSpec {
+	if s.in != nil && r.lsps[s.key] == nil && len(r.lsps) >= r.config.MaxLSPs {
+		return message.ErrorSpec{Code: message.ProtocolError}
+	}
 	if s.out != nil && !s.out.admits(s.key, s.hold(bytesOf(s.path.tspec.Bucket.Rate)), s.path.priority.Setup) {
 		return message.ErrorSpec{Code: message.AdmissionFailure, Value: message.BandwidthUnavailable}
 	}

@@ -34,7 +34,8 @@ type numbered struct {
 const (
 	firstRetry = 500 * time.Millisecond
 	maxTries   = 3
-	summaryMax = 200       // states in one Srefresh, which then fits into a packet
+	summaryMax = 200       // states in one Srefresh, and answers in one Ack: a raw socket does not fragment,
+	acksMax    = 100       // so that what does not fit into a packet is lost each time that it is sent
 	epochMask  = 1<<24 - 1 // an epoch has 24 bits
 )
 
@@ -112,8 +113,8 @@ func (r *Router) acknowledge(in *link, hop netip.Addr, m message.Message) heard 
 }
 
 func (r *Router) sendAcks(in *link, to netip.Addr, acks ...message.Object) {
-	if len(acks) > 0 {
-		r.send(in, to, in.Prefix.Addr(), to, message.Message{Type: message.Ack, TTL: 1, Objects: acks})
+	for part := range slices.Chunk(acks, acksMax) {
+		r.send(in, to, in.Prefix.Addr(), to, message.Message{Type: message.Ack, TTL: 1, Objects: part})
 	}
 }
 

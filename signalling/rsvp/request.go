@@ -59,6 +59,11 @@ func (r *Router) Add(now time.Duration, q Request) error {
 	if q.Record {
 		s.path.record = &message.RecordRoute{}
 	}
+	first := message.Message{Type: message.Path, Objects: []message.Object{k.Session, k.template(), a, s.path.tspec,
+		message.ExplicitRoute{Steps: q.Route}}}
+	if _, err := first.Encode(); err != nil { // it would never be sent
+		return fmt.Errorf("add %s: %w", k, err)
+	}
 	if e := r.routeLSP(s); e.Code != 0 {
 		return fmt.Errorf("add %s: %s", k, message.ErrorText(e.Code, e.Value))
 	}

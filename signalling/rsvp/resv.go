@@ -71,7 +71,7 @@ func readResv(m message.Message) (v reservations, ok bool) {
 				v.flows[last].label, v.flows[last].labelled = o, true
 			}
 		case message.RecordRoute:
-			if last := len(v.flows) - 1; last >= 0 {
+			if last := len(v.flows) - 1; last >= 0 && v.flows[last].record == nil { // the first one counts
 				v.flows[last].record = &o
 			}
 		}
@@ -352,6 +352,9 @@ func (r *Router) install(s *lsp) {
 
 func (s *lsp) entry() Entry {
 	e := Entry{Key: s.key, HasIn: s.in != nil, HasOut: s.out != nil, In: s.resv.in, Out: s.resv.out, Next: s.next}
+	if s.in != nil {
+		e.From = s.in.Index
+	}
 	if s.out != nil {
 		e.Interface, e.Bandwidth = s.out.Index, s.resv.bandwidth
 	}

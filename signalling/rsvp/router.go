@@ -49,6 +49,9 @@ type Config struct {
 	Instance uint32
 	// Reduce sends refreshes as lists of numbers to neighbours that take them (RFC 2961).
 	Reduce bool
+	// MaxLSPs is how many LSPs a Path of another router may add up to, since a neighbour can send any number of
+	// them; 0: 100,000.
+	MaxLSPs int
 	// Sequence is where sequence numbers of signed messages begin: above those of before a restart. The time in
 	// nanoseconds will do.
 	Sequence uint64
@@ -78,6 +81,7 @@ type Entry struct {
 	Key           Key
 	HasIn, HasOut bool
 	In, Out       message.Label
+	From          int        // interface by which packets come; by another one, they are not of the LSP
 	Interface     int        // to the next router
 	Next          netip.Addr // its address
 	Bandwidth     uint64     // bytes a second, reserved at Interface
@@ -146,6 +150,7 @@ type Router struct {
 
 const (
 	defaultRefresh = 30 * time.Second
+	defaultMaxLSPs = 100_000
 	multiplier     = 3 // K: of so many refreshes, one has to come
 	maxPeriod      = time.Hour
 	ttl            = 255
@@ -157,6 +162,9 @@ const (
 func New(c Config) (*Router, error) {
 	if c.Refresh == 0 {
 		c.Refresh = defaultRefresh
+	}
+	if c.MaxLSPs == 0 {
+		c.MaxLSPs = defaultMaxLSPs
 	}
 	if c.LastLabel == 0 {
 		c.FirstLabel, c.LastLabel = firstLabel, message.MaxLabel

@@ -67,7 +67,9 @@ func (r *Router) receivePathErr(in *link, m message.Message) {
 	if s.in == nil {
 		r.event(Failed, k, e, nil)
 	} else {
-		r.pathErr(s.in, s.path.hop.Addr, s.path, e)
+		passed := e
+		passed.Flags &^= message.PathStateRemoved // RFC 3473, section 4.4: this router keeps its own
+		r.pathErr(s.in, s.path.hop.Addr, s.path, passed)
 	}
 	// Without path state in the next router there is no reservation there either.
 	if e.Flags&message.PathStateRemoved != 0 && s.resv != nil {

@@ -43,8 +43,8 @@ type clab struct {
 	root    *yamltree.Node // what is below topology:
 	lab     string
 	nodes   map[string]*clabNode
-	renamed map[string]string   // nodes whose names are no host names
-	waitsAt map[string]position // where nodes wait for others, by the names that they have here
+	renamed map[string]string    // nodes whose names are no host names
+	waitsAt map[waiting]position // where nodes wait for others
 	out     *topology.Topology
 	left    map[string]*left  // what is left out, by key and reason
 	unknown map[position]bool // keys of nodes that were reported
@@ -68,7 +68,7 @@ type clab struct {
 // management network. The last diagnostics, those that are LeftOut, sum up what the network does not have of the file.
 func Clab(file string, data []byte, opt ClabOptions) (*topology.Topology, topology.Diagnostics) {
 	c := &clab{report: &report{file: file}, opt: opt, nodes: map[string]*clabNode{}, renamed: map[string]string{},
-		waitsAt: map[string]position{}, left: map[string]*left{}, unknown: map[position]bool{},
+		waitsAt: map[waiting]position{}, left: map[string]*left{}, unknown: map[position]bool{},
 		badKinds: map[string]*badKind{}, used: address.NewSet(),
 		innerPorts: map[string][]string{}, locals: map[string]string{}}
 	if opt.Images == nil {

@@ -18,6 +18,9 @@ var reached = map[string]slice.Until{
 	"configure": slice.UntilReady, "healthy": slice.UntilReady, "exit": slice.UntilExited,
 }
 
+// waiting is a node, and what it waits for, by the names that they have here.
+type waiting struct{ node, wait string }
+
 // waits reads when a node is started: after a delay, and after others.
 func (c *clab) waits(n *clabNode, out *topology.Node) {
 	if at := n.find("startup-delay"); at.Kind != yamltree.Null {
@@ -65,18 +68,19 @@ func (c *clab) wait(n *clabNode, out *topology.Node, item *yamltree.Node) {
 	w := slice.WaitFor{Node: name, Until: until}.String()
 	if !slices.Contains(out.WaitFor, w) {
 		out.WaitFor = append(out.WaitFor, w)
-		c.waitsAt[c.renamed[n.name]] = item.Position
+		c.waitsAt[waiting{c.renamed[n.name], w}] = item.Position
 	}
 }
 
 // settleWaits drops waits for what is not made, and has nodes not start again for whose end others wait.
 func (c *clab) settleWaits() {
-	for name, waiting := range c.out.Nodes {
-		waiting.WaitFor = slices.DeleteFunc(waiting.WaitFor, func(text string) bool {
+	for _, name := range slices.Sorted(maps.Keys(c.out.Nodes)) {
+		node := c.out.Nodes[name]
+		node.WaitFor = slices.DeleteFunc(node.WaitFor, func(text string) bool {
 			w, err := slice.ParseWaitFor(text)
 			n, there := c.out.Nodes[w.Node]
 			if err != nil || !there || n.Kind == slice.Switch || n.Kind == slice.Uplink {
-				c.leaveAt(name, "wait-for: "+w.Node, c.waitsAt[name],
+				c.leaveAt(name, "wait-for: "+w.Node, c.waitsAt[waiting{name, text}],
 					lack{changesNodes, "it has no process of its own here"})
 				return true
 			}
@@ -86,8 +90,7 @@ func (c *clab) settleWaits() {
 			}
 			return false
 		})
-		restart := c.out.Nodes[name].Restart // which may just have been set
-		waiting.Restart = restart
-		c.out.Nodes[name] = waiting
+		node.Restart = c.out.Nodes[name].Restart // which may just have been set
+		c.out.Nodes[name] = node
 	}
 }

@@ -106,11 +106,14 @@ type Attributes struct{ TLVs []TLV }
 // RequiredAttributes are properties that every router on the way has to know (LSP_REQUIRED_ATTRIBUTES).
 type RequiredAttributes struct{ TLVs []TLV }
 
-// TLV is one property. Type 1 is the flags.
+// TLV is one property.
 type TLV struct {
 	Type  uint16
 	Value []byte
 }
+
+// AttributeFlags is the type of the TLV with flags: bit 0 is the highest of its first byte.
+const AttributeFlags = 1
 
 const tlvHeader = 4
 

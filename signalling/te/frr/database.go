@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"regexp"
 	"strconv"
+	"strings"
 
 	"github.com/pergola-net/pergola/signalling/te"
 )
@@ -65,10 +66,11 @@ type attributes struct {
 func Database(b []byte) (*te.Database, error) {
 	var nodes []te.Node
 	var links []te.Link
-	for dec := json.NewDecoder(bytes.NewReader(finite(b))); ; {
+	dec := json.NewDecoder(bytes.NewReader(finite(b)))
+	for objects := 0; ; objects++ {
 		var o output
 		err := dec.Decode(&o)
-		if errors.Is(err, io.EOF) && len(nodes) > 0 {
+		if errors.Is(err, io.EOF) && objects > 0 {
 			return te.New(nodes, links), nil
 		}
 		if err == nil && o.TED == nil {
@@ -172,7 +174,7 @@ func finite(b []byte) []byte {
 			n = 2
 		case b[0] == '"':
 			text = !text
-		case !text:
+		case !text && strings.IndexByte("-IN", b[0]) >= 0:
 			if word := infinite.Find(b); word != nil {
 				out, b = append(out, "null"...), b[len(word):]
 				continue

@@ -119,6 +119,14 @@ func TestNumbersThatJSONDoesNotHaveAreNone(t *testing.T) {
 	}
 }
 
+// Before the routing protocol has heard of anybody.
+func TestADatabaseMayBeEmpty(t *testing.T) {
+	d := read(t, []byte(`{"ted":{"name":"OSPF","vertices":[],"edges":[]}}`))
+	if n := len(d.Nodes()) + len(d.Links()); n > 0 {
+		t.Errorf("%d routers and links", n)
+	}
+}
+
 func TestOtherOutputIsAnError(t *testing.T) {
 	for name, b := range map[string]string{
 		"off":     "MPLS-TE database is not enabled\n",
