@@ -32,3 +32,18 @@ func TestAPanicEndsOneSpeakerAndNotTheProcess(t *testing.T) {
 		t.Errorf("an LSP is added after a panic: %v", err)
 	}
 }
+
+// Run ends at once, though it may be waiting for a refresh that is far away.
+func TestAPanicWakesRun(t *testing.T) {
+	s, timer := timed(t)
+	_ = s.do(func(time.Duration) { panic("a fault") })
+	if len(s.wake) != 1 {
+		t.Fatal("Run is not woken")
+	}
+	s.sleep(timer)
+	select {
+	case <-timer.C:
+	case <-time.After(patience):
+		t.Error("Run does not look at the speaker")
+	}
+}

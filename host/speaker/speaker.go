@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/netip"
 	"os"
@@ -34,9 +35,6 @@ type Config struct {
 	Failed func(error)
 }
 
-// tick is the resolution of timers: RSVP's are seconds.
-const tick = 100 * time.Millisecond
-
 // Speaker is a router that takes part in RSVP-TE.
 type Speaker struct {
 	config Config
@@ -44,14 +42,17 @@ type Speaker struct {
 	socket *socket
 	routes *routes
 
+	wake chan struct{} // the timers are to be looked at earlier than Run knows
+
 	mu     sync.Mutex // guards what follows
 	router *rsvp.Router
-	broken error // of a panic: what the router knows may contradict itself, and nothing is asked of it any more
+	wakes  time.Duration // when Run looks at the timers next
+	broken error         // of a panic: the router may contradict itself, and nothing is asked of it any more
 }
 
 // Open makes a speaker without LSPs. Nothing is heard before Run, which has to be called, and closes it.
 func Open(c Config) (_ *Speaker, err error) {
-	s := &Speaker{config: c, start: time.Now()}
+	s := &Speaker{config: c, start: time.Now(), wake: make(chan struct{}, 1), wakes: asleep}
 	if s.routes, err = openRoutes(c.Namespace); err != nil {
 		return nil, fmt.Errorf("open an RSVP speaker: %w", err)
 	}
@@ -70,7 +71,7 @@ func Open(c Config) (_ *Speaker, err error) {
 func (s *Speaker) Run(ctx context.Context) error {
 	heard := make(chan error, 1)
 	go func() { heard <- s.listen() }()
-	timer := time.NewTicker(tick)
+	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		select {
@@ -79,12 +80,51 @@ func (s *Speaker) Run(ctx context.Context) error {
 			return errors.Join(closed, <-heard, s.routes.close())
 		case err := <-heard:
 			return errors.Join(err, s.socket.close(), s.routes.close())
+		case <-s.wake:
+			s.sleep(timer)
 		case <-timer.C:
 			if err := s.do(func(now time.Duration) { s.router.Tick(now) }); err != nil {
 				closed := s.socket.close()
 				return errors.Join(cmp.Or(<-heard, err), closed, s.routes.close()) // the same, or nil
 			}
+			s.sleep(timer)
 		}
+	}
+}
+
+// asleep is the time of a Run that waits for no timer.
+const asleep = time.Duration(math.MaxInt64)
+
+// sleep sets the timer to when the router wants to be looked at.
+func (s *Speaker) sleep(timer *time.Timer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.broken != nil { // Run is to find out
+		timer.Reset(0)
+		return
+	}
+	next, ok := s.router.Next()
+	if !ok {
+		s.wakes = asleep
+		timer.Stop()
+		return
+	}
+	s.wakes = next
+	timer.Reset(next - time.Since(s.start))
+}
+
+// hasten wakes Run if the router has to be looked at earlier than Run knows.
+func (s *Speaker) hasten() {
+	next, ok := s.router.Next()
+	if ok && next < s.wakes {
+		s.rouse()
+	}
+}
+
+func (s *Speaker) rouse() {
+	select {
+	case s.wake <- struct{}{}:
+	default: // it is awake already
 	}
 }
 
@@ -139,9 +179,11 @@ func (s *Speaker) do(input func(now time.Duration)) (err error) {
 		if p := recover(); p != nil {
 			s.broken = fmt.Errorf("RSVP speaker: panic: %v\n%s", p, debug.Stack())
 			err = s.broken
+			s.rouse()
 		}
 	}()
 	input(time.Since(s.start))
+	s.hasten()
 	out := s.router.Take()
 	// A neighbour may send by a label as soon as it knows it.
 	for _, change := range out.Labels {

@@ -65,10 +65,48 @@ func (n *node) wrong(owners map[Key]int) string {
 			len(n.installed), labels,
 			len(n.labels.used))
 	}
+	if what := n.mistimed(); what != "" {
+		return what
+	}
 	for index, l := range n.interfaces {
 		if what := l.wrong(held[index]); what != "" {
 			return fmt.Sprintf("interface %d: %s", index, what)
 		}
+	}
+	return ""
+}
+
+// mistimed compares the heap of timers with what LSPs and neighbours wait for.
+func (n *node) mistimed() string {
+	for i, t := range n.timers {
+		if t.place != i+1 || i > 0 && n.timers.Less(i, (i-1)/2) {
+			return fmt.Sprintf("timer %d is at %d, for %s", i, t.place-1, t.at)
+		}
+	}
+	for _, s := range n.lsps {
+		if s.timer.place == 0 || s.timer.at != s.due() {
+			return fmt.Sprintf("%s waits for %s, and its timer %d for %s", s.key, s.due(), s.timer.place,
+				s.timer.at)
+		}
+	}
+	count := map[place]int{}
+	for _, s := range n.lsps {
+		if s.in != nil {
+			count[place{s.in.Index, s.path.hop.Addr}]++
+		}
+		if s.out != nil {
+			count[place{s.out.Index, s.next}]++
+		}
+	}
+	for p, b := range n.neighbours {
+		if b.timer.place == 0 || b.timer.at != b.due() || b.lsps != count[p] {
+			return fmt.Sprintf("neighbour %v waits for %s, and its timer for %s; %d LSPs, %d are there", p,
+				b.due(), b.timer.at, b.lsps, count[p])
+		}
+	}
+	if len(n.timers) != len(n.lsps)+len(n.neighbours) {
+		return fmt.Sprintf("%d timers of %d LSPs and %d neighbours", len(n.timers), len(n.lsps),
+			len(n.neighbours))
 	}
 	return ""
 }

@@ -18,9 +18,12 @@ type place struct {
 
 // neighbour is what Hellos say of another router (RFC 3209, section 5).
 type neighbour struct {
-	instance uint32 // 0: not heard
-	heard    time.Duration
+	place    place
+	lsps     int           // that come from it or go to it
+	instance uint32        // 0: not heard
+	lost     time.Duration // when it is, if nothing more is heard
 	next     time.Duration // when the next request is due
+	timer    timer
 }
 
 // lostAfter is how many intervals without a Hello mean that a neighbour is lost, in halves (RFC 3209: 3.5).
@@ -39,12 +42,13 @@ func (r *Router) receiveHello(in *link, from netip.Addr, m message.Message) {
 	}
 	p := place{in.Index, from}
 	n := r.neighbours[p]
-	if n == nil { // no LSP goes there, or none did at the last tick: nothing to remember
+	if n == nil { // no LSP comes from there or goes there: nothing to remember
 		r.answerHello(in, from, h)
 		return
 	}
 	restarted := n.instance != 0 && n.instance != h.Source
-	n.instance, n.heard = h.Source, r.now
+	n.instance, n.lost = h.Source, r.now+lostAfter*r.config.Hello/2
+	r.set(&n.timer, n.due())
 	r.answerHello(in, from, h)
 	if restarted {
 		r.event(Restarted, Key{}, message.ErrorSpec{Node: from}, nil)
@@ -65,32 +69,71 @@ func (r *Router) sendHello(l *link, to netip.Addr, h message.HelloObject) {
 // resend tells a neighbour that has restarted all that it is to know, without waiting for refreshes.
 func (r *Router) resend(p place) {
 	var back []*lsp
-	for _, s := range r.sorted() {
-		if s.out != nil && s.out.Index == p.index && s.next == p.addr {
+	for _, s := range r.sorted(func(s *lsp) bool { return s.goesTo(p) || s.comesFrom(p) }) {
+		if s.goesTo(p) {
 			r.sendPath(s)
 		}
-		if s.resv != nil && s.in != nil && s.in.Index == p.index && s.path.hop.Addr == p.addr {
+		if s.comesFrom(p) && s.resv != nil {
 			back = append(back, s)
 		}
 	}
 	r.sendResvs(back)
 	for _, s := range back { // and once more when its Path state is there: a Resv without it has no effect
 		s.resv.refresh = r.now + r.config.Hello
+		r.schedule(s)
 	}
 }
 
-// adjacent is the neighbours that LSPs come from and go to, in a fixed order.
-func (r *Router) adjacent() []place {
-	set := make(map[place]struct{})
-	for _, s := range r.lsps {
-		if s.out != nil {
-			set[place{s.out.Index, s.next}] = struct{}{}
-		}
-		if s.in != nil {
-			set[place{s.in.Index, s.path.hop.Addr}] = struct{}{}
-		}
+// meet counts the LSPs of the neighbours that an LSP comes from and goes to: more of them, or less. One without LSPs is
+// forgotten when its next Hello would be due.
+func (r *Router) meet(s *lsp, more int) {
+	if r.config.Hello == 0 {
+		return
 	}
-	return sortedPlaces(set)
+	if s.out != nil {
+		r.meetAt(place{s.out.Index, s.next}, more)
+	}
+	if s.in != nil {
+		r.meetAt(place{s.in.Index, s.path.hop.Addr}, more)
+	}
+}
+
+func (r *Router) meetAt(p place, more int) {
+	n := r.neighbours[p]
+	if n == nil {
+		n = &neighbour{place: p, next: r.now}
+		n.timer.neighbour = n
+		r.neighbours[p] = n
+		r.set(&n.timer, n.due())
+	}
+	n.lsps += more
+}
+
+// due is when a neighbour has to be asked, or is lost.
+func (n *neighbour) due() time.Duration {
+	if n.instance != 0 {
+		return min(n.next, n.lost)
+	}
+	return n.next
+}
+
+// tickNeighbour asks a neighbour, and gives it up if it is silent.
+func (r *Router) tickNeighbour(n *neighbour) {
+	if n.lsps == 0 {
+		delete(r.neighbours, n.place)
+		return
+	}
+	if n.instance != 0 && n.lost <= r.now {
+		n.instance = 0
+		r.event(Lost, Key{}, message.ErrorSpec{Node: n.place.addr}, nil)
+		r.abandon(n.place)
+	}
+	if n.next <= r.now {
+		n.next = r.now + r.config.Hello
+		r.sendHello(r.interfaces[n.place.index], n.place.addr,
+			message.HelloObject{Source: r.config.Instance, Destination: n.instance})
+	}
+	r.set(&n.timer, n.due())
 }
 
 func sortedPlaces[V any](set map[place]V) []place {
@@ -99,39 +142,10 @@ func sortedPlaces[V any](set map[place]V) []place {
 	})
 }
 
-// tickHellos asks neighbours, and gives up those that are silent.
-func (r *Router) tickHellos() {
-	if r.config.Hello == 0 {
-		return
-	}
-	adjacent := r.adjacent()
-	maps.DeleteFunc(r.neighbours, func(p place, _ *neighbour) bool { return !slices.Contains(adjacent, p) })
-	for _, p := range adjacent {
-		n := r.neighbours[p]
-		if n == nil {
-			n = &neighbour{}
-			r.neighbours[p] = n
-		}
-		if n.instance != 0 && n.heard+lostAfter*r.config.Hello/2 <= r.now {
-			n.instance = 0
-			r.event(Lost, Key{}, message.ErrorSpec{Node: p.addr}, nil)
-			r.abandon(p)
-		}
-		if n.next <= r.now {
-			n.next = r.now + r.config.Hello
-			r.sendHello(r.interfaces[p.index], p.addr,
-				message.HelloObject{Source: r.config.Instance, Destination: n.instance})
-		}
-	}
-}
-
 // abandon takes back the reservations of LSPs that go on at a neighbour which is lost. Their path state stays, so that
 // they come back with the neighbour.
 func (r *Router) abandon(p place) {
-	for _, s := range r.sorted() {
-		if s.out == nil || s.out.Index != p.index || s.next != p.addr || s.resv == nil {
-			continue
-		}
+	for _, s := range r.sorted(func(s *lsp) bool { return s.goesTo(p) && s.resv != nil }) {
 		e := problem(message.NoRoute)
 		if s.in == nil {
 			e.Node = r.config.ID
@@ -142,4 +156,12 @@ func (r *Router) abandon(p place) {
 		}
 		r.unreserve(s)
 	}
+}
+
+func (s *lsp) goesTo(p place) bool {
+	return s.out != nil && s.out.Index == p.index && s.next == p.addr
+}
+
+func (s *lsp) comesFrom(p place) bool {
+	return s.in != nil && s.in.Index == p.index && s.path.hop.Addr == p.addr
 }

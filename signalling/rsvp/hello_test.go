@@ -25,6 +25,7 @@ func TestHellosBringTheStateOfARestartedRouterBack(t *testing.T) {
 				if s.resv != nil {
 					s.resv.refresh = w.now + testRefresh
 				}
+				w.routers[i].schedule(s)
 			}
 		}
 		w.run(3 * testTick)

@@ -24,6 +24,7 @@ type lsp struct {
 	heard   heard         // from upstream
 	resv    *resv
 	request *Request // at the ingress
+	timer   timer
 }
 
 // path is what a Path says.
@@ -115,13 +116,17 @@ func (r *Router) receivePath(in *link, m message.Message) {
 			return
 		}
 		r.add(&fresh)
+		r.schedule(&fresh)
 		r.remember(&fresh.heard, h, false, p.key)
 		r.passOn(&fresh)
 		return
 	}
 	changed := s.in != in || !samePath(s.path, p)
 	moved := s.in != in || s.path.hop != p.hop
+	r.meet(s, -1)
 	s.path, s.in, s.steps, s.expires = p, in, fresh.steps, fresh.expires
+	r.meet(s, 1)
+	r.schedule(s)
 	r.remember(&s.heard, h, false, p.key)
 	if s.resv != nil && s.out != nil { // the holding priority may be another one
 		held := s.holdShared(s.resv.bandwidth, s.resv.style == message.SharedExplicit)
@@ -256,6 +261,7 @@ func problem(value uint16) message.ErrorSpec {
 
 func (r *Router) sendPath(s *lsp) {
 	s.refresh = r.now + r.jittered()
+	defer r.schedule(s)
 	if s.path.ttl <= 1 {
 		return
 	}
@@ -296,6 +302,8 @@ func lifetime(period time.Duration) time.Duration { return (2*multiplier + 1) * 
 
 func (r *Router) add(s *lsp) {
 	r.lsps[s.key] = s
+	s.timer.lsp = s
+	r.meet(s, 1)
 	if r.sessions[s.key.Session] == nil {
 		r.sessions[s.key.Session] = make(map[Key]*lsp)
 	}

@@ -37,6 +37,8 @@ const (
 	summaryMax = 200       // states in one Srefresh, and answers in one Ack: a raw socket does not fragment,
 	acksMax    = 100       // so that what does not fit into a packet is lost each time that it is sent
 	epochMask  = 1<<24 - 1 // an epoch has 24 bits
+	// refreshSteps is how many times of refreshes by number there are in the mean period.
+	refreshSteps = 100
 )
 
 // number gives a message for a neighbour that takes it a MESSAGE_ID; 0: none.
@@ -90,6 +92,7 @@ func (r *Router) receiveAcks(in *link, m message.Message) {
 			switch {
 			case !a.Nack:
 				s.sentState(n.resv).acked = true
+				r.schedule(s)
 			case n.resv:
 				again = append(again, s)
 			default:
@@ -168,8 +171,10 @@ func (r *Router) refreshed(h heard) bool {
 		switch {
 		case s != nil && !n.resv && s.heard == h:
 			s.expires = r.now + lifetime(s.path.period)
+			r.schedule(s)
 		case s != nil && n.resv && s.resv != nil && s.resv.heard == h:
 			s.resv.expires = r.now + lifetime(s.resv.period)
+			r.schedule(s)
 		default:
 			ok = false
 		}
@@ -186,7 +191,7 @@ func (r *Router) refreshPath(s *lsp, all summaries) {
 		r.sendPath(s)
 		return
 	}
-	s.refresh = r.now + r.jittered()
+	s.refresh = r.gathered()
 	p := place{s.out.Index, s.next}
 	all[p] = append(all[p], s.sent.id)
 }
@@ -202,7 +207,7 @@ func (r *Router) refreshResvs(due []*lsp, all summaries) {
 			full = append(full, s)
 			continue
 		}
-		s.resv.refresh = r.now + r.jittered()
+		s.resv.refresh = r.gathered()
 		p := place{s.in.Index, s.path.hop.Addr}
 		if !slices.Contains(all[p], s.resv.sent.id) {
 			all[p] = append(all[p], s.resv.sent.id)
@@ -235,10 +240,21 @@ func (r *Router) sendSummaries(all summaries) {
 	}
 }
 
-// overdue tells whether a message is to be sent again because it is not acknowledged.
-func (s *sent) overdue(now time.Duration) bool {
-	return s.id != 0 && !s.acked && s.tries < maxTries && s.retry <= now
+// gathered is the time of the next refresh by number. It is one of few, so that a message lists many.
+func (r *Router) gathered() time.Duration {
+	step, at := r.config.Refresh/refreshSteps, r.now+r.jittered()
+	return at + step - at%step
 }
+
+// due is when a message is to be sent again because it is not acknowledged.
+func (s *sent) due() time.Duration {
+	if s.id == 0 || s.acked || s.tries >= maxTries {
+		return never
+	}
+	return s.retry
+}
+
+func (s *sent) overdue(now time.Duration) bool { return s.due() <= now }
 
 // again notes a retransmission after tries earlier ones.
 func (s *sent) again(now time.Duration, tries int) {

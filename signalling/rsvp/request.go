@@ -1,9 +1,9 @@
 package rsvp
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -114,10 +114,8 @@ func (r *Router) up(s *lsp) {
 
 // Entries is what is installed, in a fixed order.
 func (r *Router) Entries() (all []Entry) {
-	for _, s := range r.sorted() {
-		if s.resv != nil {
-			all = append(all, s.entry())
-		}
+	for _, s := range r.sorted(func(s *lsp) bool { return s.resv != nil }) {
+		all = append(all, s.entry())
 	}
 	return all
 }
@@ -132,17 +130,26 @@ func (r *Router) Unreserved(index int) (free [priorities]uint64) {
 	return free
 }
 
-// sorted is all LSPs in a fixed order, so that a run can be repeated.
-func (r *Router) sorted() []*lsp {
-	return slices.SortedFunc(maps.Values(r.lsps), func(a, b *lsp) int { return a.key.compare(b.key) })
+// sorted is the LSPs of a kind in a fixed order, so that a run can be repeated.
+func (r *Router) sorted(kind func(*lsp) bool) (all []*lsp) {
+	for _, s := range r.lsps {
+		if kind(s) {
+			all = append(all, s)
+		}
+	}
+	slices.SortFunc(all, func(a, b *lsp) int { return a.key.compare(b.key) })
+	return all
 }
 
 func (k Key) compare(o Key) int {
-	for _, c := range []int{k.Session.End.Compare(o.Session.End), int(k.Session.Tunnel) - int(o.Session.Tunnel),
-		k.Session.Extended.Compare(o.Session.Extended), k.Sender.Compare(o.Sender), int(k.LSP) - int(o.LSP)} {
-		if c != 0 {
-			return c
-		}
+	if c := k.Session.End.Compare(o.Session.End); c != 0 {
+		return c
 	}
-	return 0
+	if c := int(k.Session.Tunnel) - int(o.Session.Tunnel); c != 0 {
+		return c
+	}
+	if c := k.Session.Extended.Compare(o.Session.Extended); c != 0 {
+		return c
+	}
+	return cmp.Or(k.Sender.Compare(o.Sender), int(k.LSP)-int(o.LSP))
 }

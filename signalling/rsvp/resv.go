@@ -136,6 +136,7 @@ func (r *Router) reserve(s *lsp, v reservations, f flow) bool {
 		fresh.in, fresh.refresh, fresh.sent, fresh.heard = old.in, old.refresh, old.sent, old.heard
 		if sameResv(*old, fresh) {
 			old.expires, old.period = fresh.expires, fresh.period
+			r.schedule(s)
 			r.remember(&old.heard, v.heard, true, s.key)
 			return false
 		}
@@ -153,6 +154,7 @@ func (r *Router) reserve(s *lsp, v reservations, f flow) bool {
 		}
 	}
 	s.resv = &fresh
+	r.schedule(s)
 	r.remember(&fresh.heard, v.heard, true, s.key)
 	s.out.set(s.key, &h)
 	r.preempt(s)
@@ -169,6 +171,7 @@ func (r *Router) refuseResv(s *lsp, v reservations, f flow) {
 	if s.resv != nil {
 		e.Flags |= message.InPlace
 		s.resv.expires = r.now + lifetime(v.period)
+		r.schedule(s)
 		// If the next router has restarted, the old label leads nowhere, or into another LSP.
 		if s.resv.out != f.label {
 			s.resv.out = f.label
@@ -284,6 +287,9 @@ func (r *Router) sendResvs(changed []*lsp) {
 			g.resv.refresh = r.now + r.jittered()
 		}
 		r.sendResv(group)
+		for _, g := range group {
+			r.schedule(g)
+		}
 	}
 }
 
@@ -379,4 +385,5 @@ func (r *Router) unreserve(s *lsp) {
 		r.event(Down, s.key, message.ErrorSpec{}, nil)
 	}
 	s.resv = nil
+	r.schedule(s)
 }

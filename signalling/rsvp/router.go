@@ -1,8 +1,8 @@
 // Package rsvp is a router's part of RSVP-TE (RFC 2205, 2209, 3209) without I/O and without a clock: a state machine.
 //
-// Inputs are messages with the interface that they came by, ticks, and requests of the router's owner; each has the
-// time. What a Router wants to be done is fetched by Take after each input: messages to send, labels to install and to
-// remove, events. Nothing is called but the routes and the random numbers of Config.
+// Inputs are messages with the interface that they came by, ticks when Next says so, and requests of the router's
+// owner; each has the time. What a Router wants to be done is fetched by Take after each input: messages to send,
+// labels to install and to remove, events. Nothing is called but the routes and the random numbers of Config.
 //
 // Built: LSPs with a bandwidth along strict and loose explicit routes, or without one; soft state with jitter and
 // expiry; teardown from both ends; errors in both directions; admission by priority, and pre-emption; SE style and
@@ -145,7 +145,10 @@ type Router struct {
 	nextID   uint32
 	sentIDs  map[uint32]numbered
 	heardIDs map[heard]numbered
-	out      Output
+	timers   timers
+	// nextTimer is the number of the last timer that was made.
+	nextTimer uint64
+	out       Output
 }
 
 const (

@@ -287,7 +287,7 @@ func TestClocksThatJumpBackDoNotStopTimers(t *testing.T) {
 	w := chain(t, 3, 1000)
 	w.mustAdd(0, w.request(1, 1, 400, 0, 1, 2))
 	w.run(testTick)
-	w.routers[1].clock = -time.Hour
+	w.jump(1, -time.Hour)
 	w.run(10 * testRefresh)
 	w.check()
 	if len(w.routers[2].Entries()) != 1 {

@@ -45,7 +45,7 @@ func TestRandomSchedulesEndConsistent(t *testing.T) {
 		w.run(settled)
 		for i, n := range w.routers {
 			if len(n.lsps)+len(n.installed)+len(n.labels.used)+len(n.sessions) > 0 ||
-				len(n.sentIDs)+len(n.heardIDs) > 0 {
+				len(n.sentIDs)+len(n.heardIDs)+len(n.timers) > 0 {
 				t.Fatalf("seed %d: router %d has state of LSPs that are gone", seed, i)
 			}
 			for _, l := range n.interfaces {
@@ -99,9 +99,14 @@ func (w *world) storm(steps int) {
 		case dice == 15:
 			w.start(i)
 		case dice == 16:
-			n.clock += time.Duration(w.random.Int64N(int64(20*testRefresh))) - 10*testRefresh
+			w.jump(i, n.clock+time.Duration(w.random.Int64N(int64(20*testRefresh)))-10*testRefresh)
 		}
 		w.run(time.Duration(1+w.random.IntN(8)) * time.Second)
+		for i, n := range w.routers {
+			if what := n.mistimed(); what != "" {
+				w.t.Fatalf("router %d: %s", i, what)
+			}
+		}
 	}
 }
 

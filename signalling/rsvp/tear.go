@@ -2,7 +2,6 @@ package rsvp
 
 import (
 	"net/netip"
-	"time"
 
 	"github.com/pergola-net/pergola/signalling/rsvp/message"
 )
@@ -145,57 +144,13 @@ func (r *Router) remove(s *lsp, up, down bool) {
 		r.pathTear(s)
 	}
 	r.unreserve(s)
+	r.stop(&s.timer)
+	r.meet(s, -1)
 	delete(r.sentIDs, s.sent.id)
 	r.forget(s.heard)
 	delete(r.lsps, s.key)
 	delete(r.sessions[s.key.Session], s.key)
 	if len(r.sessions[s.key.Session]) == 0 {
 		delete(r.sessions, s.key.Session)
-	}
-}
-
-// Tick lets state expire and sends the refreshes that are due. It looks at every LSP.
-func (r *Router) Tick(now time.Duration) {
-	r.advance(now)
-	var due []*lsp
-	all := summaries{}
-	for _, s := range r.sorted() {
-		if s.in != nil && s.expires <= r.now {
-			r.remove(s, true, true)
-			continue
-		}
-		if s.out != nil && s.resv != nil && s.resv.expires <= r.now {
-			r.resvTear(s)
-			r.unreserve(s)
-		}
-		if s.out != nil {
-			r.tickPath(s, all)
-		}
-		if s.in != nil && s.resv != nil {
-			r.tickResv(s)
-			if s.resv.refresh <= r.now {
-				due = append(due, s)
-			}
-		}
-	}
-	r.refreshResvs(due, all)
-	r.sendSummaries(all)
-	r.tickHellos()
-}
-
-func (r *Router) tickPath(s *lsp, all summaries) {
-	switch tries := s.sent.tries; {
-	case s.refresh <= r.now:
-		r.refreshPath(s, all)
-	case s.sent.overdue(r.now):
-		r.sendPath(s)
-		s.sent.again(r.now, tries)
-	}
-}
-
-func (r *Router) tickResv(s *lsp) {
-	if tries := s.resv.sent.tries; s.resv.sent.overdue(r.now) {
-		r.sendResvs([]*lsp{s})
-		s.resv.sent.again(r.now, tries)
 	}
 }

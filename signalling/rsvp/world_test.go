@@ -247,21 +247,53 @@ func (w *world) flush(i int) {
 func (w *world) run(d time.Duration) {
 	for until := w.now + d; w.now < until; {
 		next := w.now - w.now%testTick + testTick
-		for len(w.flights) > 0 && w.flights[0].at <= next {
-			f := heap.Pop(&w.flights).(flight)
-			w.now = max(w.now, f.at)
-			w.messages++
-			n := w.routers[f.to.router]
-			n.Receive(w.at(n), f.to.index, f.from, f.bytes)
-			w.flush(f.to.router)
+		for w.step(next) {
 		}
 		w.now = next
 		for i, n := range w.routers {
-			n.Tick(w.at(n))
 			w.retry(n)
 			w.flush(i)
 		}
 	}
+}
+
+// step lets the next message arrive, or the next timer end; false: there is none until then. A router is asked for
+// nothing before the time that it has named.
+func (w *world) step(until time.Duration) bool {
+	first, at := -1, until
+	for i, n := range w.routers {
+		if next, ok := n.Next(); ok && next-n.clock < at {
+			first, at = i, next-n.clock
+		}
+	}
+	if len(w.flights) > 0 && w.flights[0].at <= at {
+		f := heap.Pop(&w.flights).(flight)
+		w.now = max(w.now, f.at)
+		w.messages++
+		n := w.routers[f.to.router]
+		n.Receive(w.at(n), f.to.index, f.from, f.bytes)
+		w.flush(f.to.router)
+		return true
+	}
+	if first < 0 {
+		return false
+	}
+	w.now = max(w.now, at)
+	n := w.routers[first]
+	n.Tick(w.at(n))
+	if next, ok := n.Next(); ok && next <= w.at(n) {
+		w.t.Fatalf("router %d is due at %s, after a tick at %s", first, next, w.at(n))
+	}
+	w.flush(first)
+	return true
+}
+
+// jump sets a router's clock, and has the router see it.
+func (w *world) jump(i int, clock time.Duration) {
+	n := w.routers[i]
+	n.clock = clock
+	n.Tick(w.at(n))
+	w.flush(i)
 }
 
 // retry asks again for what was refused at once.

@@ -1,0 +1,167 @@
+package rsvp
+
+import (
+	"cmp"
+	"container/heap"
+	"math"
+	"time"
+)
+
+// timer is when an LSP or a neighbour has to be looked at next. It is in the heap exactly while its owner is known.
+type timer struct {
+	at        time.Duration // the router's time; never: nothing is due
+	number    uint64        // in the order in which timers are made: equal times come in a fixed order
+	place     int           // in the heap, from 1; 0: not there
+	lsp       *lsp
+	neighbour *neighbour
+}
+
+const never = time.Duration(math.MaxInt64)
+
+// timers is a heap (container/heap); the first one is due first.
+type timers []*timer
+
+func (t timers) Len() int { return len(t) }
+func (t timers) Less(i, j int) bool {
+	return cmp.Or(cmp.Compare(t[i].at, t[j].at), cmp.Compare(t[i].number, t[j].number)) < 0
+}
+func (t timers) Swap(i, j int) {
+	t[i], t[j] = t[j], t[i]
+	t[i].place, t[j].place = i+1, j+1
+}
+func (t *timers) Push(x any) {
+	*t = append(*t, x.(*timer))
+	(*t)[len(*t)-1].place = len(*t)
+}
+func (t *timers) Pop() any {
+	last := len(*t) - 1
+	x := (*t)[last]
+	(*t)[last], *t = nil, (*t)[:last]
+	x.place = 0
+	return x
+}
+
+// Next is when Tick has something to do, in the caller's time; false: nothing is waited for. Any input may change it.
+// A caller whose clock has jumped back calls Tick: the time of Next is one of the old clock.
+func (r *Router) Next() (at time.Duration, ok bool) {
+	if len(r.timers) == 0 || r.timers[0].at == never {
+		return 0, false
+	}
+	return r.timers[0].at - r.shift, true
+}
+
+// Tick lets state expire and sends what is due. It looks at nothing else.
+func (r *Router) Tick(now time.Duration) {
+	r.advance(now)
+	var due []*lsp
+	for len(r.timers) > 0 && r.timers[0].at <= r.now {
+		t := heap.Pop(&r.timers).(*timer)
+		if t.neighbour != nil {
+			r.tickNeighbour(t.neighbour)
+			continue
+		}
+		due = append(due, t.lsp)
+	}
+	var resvs []*lsp
+	all := summaries{}
+	for _, s := range due {
+		if r.tickLSP(s, all) {
+			resvs = append(resvs, s)
+		}
+	}
+	r.refreshResvs(resvs, all)
+	r.sendSummaries(all)
+	for _, s := range due {
+		r.schedule(s)
+	}
+}
+
+// tickLSP does what is due of an LSP, but the refresh of its reservation: true if that is due. LSPs that share a
+// reservation are refreshed together.
+func (r *Router) tickLSP(s *lsp, all summaries) bool {
+	if r.lsps[s.key] != s {
+		return false
+	}
+	if s.in != nil && s.expires <= r.now {
+		r.remove(s, true, true)
+		return false
+	}
+	if s.out != nil && s.resv != nil && s.resv.expires <= r.now {
+		r.resvTear(s)
+		r.unreserve(s)
+	}
+	if s.out != nil {
+		r.tickPath(s, all)
+	}
+	if s.in == nil || s.resv == nil {
+		return false
+	}
+	r.tickResv(s)
+	return s.resv.refresh <= r.now
+}
+
+func (r *Router) tickPath(s *lsp, all summaries) {
+	switch tries := s.sent.tries; {
+	case s.refresh <= r.now:
+		r.refreshPath(s, all)
+	case s.sent.overdue(r.now):
+		r.sendPath(s)
+		s.sent.again(r.now, tries)
+	}
+}
+
+func (r *Router) tickResv(s *lsp) {
+	if tries := s.resv.sent.tries; s.resv.sent.overdue(r.now) {
+		r.sendResvs([]*lsp{s})
+		s.resv.sent.again(r.now, tries)
+	}
+}
+
+// schedule sets the timer of an LSP after anything that is waited for has changed.
+func (r *Router) schedule(s *lsp) {
+	if r.lsps[s.key] == s {
+		r.set(&s.timer, s.due())
+	}
+}
+
+// due is when the first thing that an LSP waits for comes: the conditions are those of tickLSP.
+func (s *lsp) due() time.Duration {
+	at := never
+	if s.in != nil {
+		at = s.expires
+	}
+	if s.out != nil {
+		at = min(at, s.refresh, s.sent.due())
+	}
+	if s.resv == nil {
+		return at
+	}
+	if s.out != nil {
+		at = min(at, s.resv.expires)
+	}
+	if s.in != nil {
+		at = min(at, s.resv.refresh, s.resv.sent.due())
+	}
+	return at
+}
+
+func (r *Router) set(t *timer, at time.Duration) {
+	switch {
+	case t.place == 0:
+		if t.number == 0 {
+			r.nextTimer++
+			t.number = r.nextTimer
+		}
+		t.at = at
+		heap.Push(&r.timers, t)
+	case t.at != at:
+		t.at = at
+		heap.Fix(&r.timers, t.place-1)
+	}
+}
+
+func (r *Router) stop(t *timer) {
+	if t.place > 0 {
+		heap.Remove(&r.timers, t.place-1)
+	}
+}
