@@ -84,9 +84,9 @@ func (n *node) mistimed() string {
 		}
 	}
 	for _, s := range n.lsps {
-		if s.timer.place == 0 || s.timer.at != s.due() {
-			return fmt.Sprintf("%s waits for %s, and its timer %d for %s", s.key, s.due(), s.timer.place,
-				s.timer.at)
+		if s.timer.place == 0 || n.timers[s.timer.place-1].at != s.due() || !s.known {
+			return fmt.Sprintf("%s waits for %s, and its timer %d for something else", s.key, s.due(),
+				s.timer.place)
 		}
 	}
 	count := map[place]int{}
@@ -99,9 +99,9 @@ func (n *node) mistimed() string {
 		}
 	}
 	for p, b := range n.neighbours {
-		if b.timer.place == 0 || b.timer.at != b.due() || b.lsps != count[p] {
-			return fmt.Sprintf("neighbour %v waits for %s, and its timer for %s; %d LSPs, %d are there", p,
-				b.due(), b.timer.at, b.lsps, count[p])
+		if b.timer.place == 0 || n.timers[b.timer.place-1].at != b.due() || b.lsps != count[p] {
+			return fmt.Sprintf("neighbour %v waits for %s, its timer %d; %d LSPs, %d are there", p, b.due(),
+				b.timer.place, b.lsps, count[p])
 		}
 	}
 	if len(n.timers) != len(n.lsps)+len(n.neighbours) {

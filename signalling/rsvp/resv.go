@@ -137,7 +137,7 @@ func (r *Router) reserve(s *lsp, v reservations, f flow) bool {
 		if sameResv(*old, fresh) {
 			old.expires, old.period = fresh.expires, fresh.period
 			r.schedule(s)
-			r.remember(&old.heard, v.heard, true, s.key)
+			r.remember(&old.heard, v.heard, true, s)
 			return false
 		}
 	}
@@ -155,7 +155,7 @@ func (r *Router) reserve(s *lsp, v reservations, f flow) bool {
 	}
 	s.resv = &fresh
 	r.schedule(s)
-	r.remember(&fresh.heard, v.heard, true, s.key)
+	r.remember(&fresh.heard, v.heard, true, s)
 	s.out.set(s.key, &h)
 	r.preempt(s)
 	r.install(s)
