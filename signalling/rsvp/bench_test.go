@@ -145,6 +145,22 @@ func BenchmarkHold(b *testing.B) {
 	}
 }
 
+// BenchmarkPreempt is an LSP that takes the place of one of 100,000 on a full link, from Add to the reservation.
+func BenchmarkPreempt(b *testing.B) {
+	w := newRow(b, 2)
+	w.fill(b, 0, manyLSPs)
+	w.routers[0].interfaces[2].Bandwidth = manyLSPs * 1000
+	b.ResetTimer()
+	for i := range b.N {
+		q := w.request(i)
+		q.Key.LSP, q.Attribute.Setup, q.Attribute.Holding = 2, 1, 1
+		if err := w.routers[0].Add(w.now, q); err != nil {
+			b.Fatal(err)
+		}
+		w.settle()
+	}
+}
+
 func heapInUse() uint64 {
 	runtime.GC()
 	runtime.GC()

@@ -79,8 +79,8 @@ func (n *node) wrong(owners map[Key]int) string {
 // mistimed compares the heap of timers with what LSPs and neighbours wait for.
 func (n *node) mistimed() string {
 	for i, t := range n.timers {
-		if t.place != i+1 || i > 0 && n.timers.Less(i, (i-1)/2) {
-			return fmt.Sprintf("timer %d is at %d, for %s", i, t.place-1, t.at)
+		if t.timer.place != i+1 || t.timer.at != t.at || i > 0 && n.timers.Less(i, (i-1)/2) {
+			return fmt.Sprintf("timer %d is at %d, for %s", i, t.timer.place-1, t.at)
 		}
 	}
 	for _, s := range n.lsps {
@@ -111,8 +111,32 @@ func (n *node) mistimed() string {
 	return ""
 }
 
+// mistaken compares the heap of whom to pre-empt with what is held.
+func (l *link) mistaken() string {
+	count := 0
+	for _, holds := range l.held {
+		for _, h := range holds {
+			if h.bandwidth > 0 {
+				count++
+			}
+		}
+	}
+	for i, s := range l.victims {
+		if s.victim != i+1 || s.out != l || s.resv == nil || i > 0 && l.victims.Less(i, (i-1)/2) {
+			return fmt.Sprintf("%s is at %d of those to pre-empt", s.key, i)
+		}
+	}
+	if count != len(l.victims) {
+		return fmt.Sprintf("%d can be pre-empted, %d hold bandwidth", len(l.victims), count)
+	}
+	return ""
+}
+
 // wrong sums what entries hold in the plain way.
 func (l *link) wrong(want map[Key]hold) string {
+	if what := l.mistaken(); what != "" {
+		return what
+	}
 	var sums [priorities]uint64
 	count := 0
 	for _, holds := range l.held {

@@ -26,6 +26,7 @@ type lsp struct {
 	request *Request // at the ingress
 	timer   timer
 	known   bool // from add to remove
+	victim  int  // place among those of out, from 1; 0: it holds nothing
 }
 
 // path is what a Path says.
@@ -131,7 +132,7 @@ func (r *Router) receivePath(in *link, m message.Message) {
 	r.remember(&s.heard, h, false, s)
 	if s.resv != nil && s.out != nil { // the holding priority may be another one
 		held := s.holdShared(s.resv.bandwidth, s.resv.style == message.SharedExplicit)
-		s.out.set(s.key, &held)
+		s.out.hold(s, &held)
 	}
 	if changed {
 		r.passOn(s)

@@ -9,17 +9,18 @@ import (
 // timer has an LSP or a neighbour looked at when the first thing is due that it waits for. It is in the heap exactly
 // while its owner is known.
 type timer struct {
-	place     int    // in the heap, from 1; 0: not there
-	number    uint64 // in the order in which timers are made: equal times come in a fixed order
+	at        time.Duration // the router's time; never: nothing is due
+	place     int           // in the heap, from 1; 0: not there
+	number    uint64        // in the order in which timers are made: equal times come in a fixed order
 	lsp       *lsp
 	neighbour *neighbour
 }
 
-// wait is a timer in the heap, with what it is ordered by: comparing looks at nothing else.
+// wait is a timer in the heap, with a copy of what it is ordered by: comparing looks at nothing else.
 type wait struct {
-	at     time.Duration // the router's time; never: nothing is due
+	at     time.Duration
 	number uint64
-	*timer
+	timer  *timer
 }
 
 const never = time.Duration(math.MaxInt64)
@@ -33,15 +34,16 @@ func (t timers) Less(i, j int) bool {
 }
 func (t timers) Swap(i, j int) {
 	t[i], t[j] = t[j], t[i]
-	t[i].place, t[j].place = i+1, j+1
+	t[i].timer.place, t[j].timer.place = i+1, j+1
 }
 func (t *timers) Push(x any) {
-	*t = append(*t, x.(wait))
-	(*t)[len(*t)-1].place = len(*t)
+	added := x.(*timer)
+	*t = append(*t, wait{added.at, added.number, added})
+	added.place = len(*t)
 }
 func (t *timers) Pop() any {
 	last := len(*t) - 1
-	x := (*t)[last]
+	x := (*t)[last].timer
 	(*t)[last], *t = wait{}, (*t)[:last]
 	x.place = 0
 	return x
@@ -61,7 +63,7 @@ func (r *Router) Tick(now time.Duration) {
 	r.advance(now)
 	var due []*lsp
 	for len(r.timers) > 0 && r.timers[0].at <= r.now {
-		t := heap.Pop(&r.timers).(wait)
+		t := heap.Pop(&r.timers).(*timer)
 		if t.neighbour != nil {
 			r.tickNeighbour(t.neighbour)
 			continue
@@ -158,9 +160,10 @@ func (r *Router) set(t *timer, at time.Duration) {
 			r.nextTimer++
 			t.number = r.nextTimer
 		}
-		heap.Push(&r.timers, wait{at, t.number, t})
-	case r.timers[t.place-1].at != at:
-		r.timers[t.place-1].at = at
+		t.at = at
+		heap.Push(&r.timers, t)
+	case t.at != at:
+		t.at, r.timers[t.place-1].at = at, at
 		heap.Fix(&r.timers, t.place-1)
 	}
 }
