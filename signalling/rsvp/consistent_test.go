@@ -43,6 +43,9 @@ func (n *node) wrong(owners map[Key]int) string {
 		}
 	}
 	for _, e := range entries {
+		if e.HasIn && n.interfaces[e.From].Down || e.HasOut && n.interfaces[e.Interface].Down {
+			return fmt.Sprintf("%+v is by a link that is down", e)
+		}
 		if n.installed[e.Key] != e {
 			return fmt.Sprintf("%+v is to be installed, %+v is", e, n.installed[e.Key])
 		}

@@ -110,6 +110,11 @@ func (r *Router) tickLSP(s *lsp, all summaries) bool {
 
 func (r *Router) tickPath(s *lsp, all summaries) {
 	switch tries := s.sent.tries; {
+	case s.refresh <= r.now && s.out.Down: // it begins here
+		if e := r.reroute(s); e.Code != 0 {
+			e.Node = r.config.ID
+			r.event(Failed, s.key, e, nil)
+		}
 	case s.refresh <= r.now:
 		r.refreshPath(s, all)
 	case s.sent.overdue(r.now):
