@@ -38,10 +38,10 @@ func (r *Router) SetLink(now time.Duration, index int, up bool) {
 func (r *Router) sever(s *lsp, l *link) {
 	e := problem(message.NoRoute)
 	e.Node = l.Prefix.Addr()
-	switch {
-	case s.in == l:
+	switch s.in {
+	case l:
 		r.remove(s, false, true)
-	case s.in == nil:
+	case nil:
 		r.event(Failed, s.key, e, nil)
 		r.unreserve(s)
 		r.reroute(s)
