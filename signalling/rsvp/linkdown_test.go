@@ -113,3 +113,14 @@ func TestASilentNeighbourBehindALinkThatIsDownIsNotLost(t *testing.T) {
 	}
 	w.check()
 }
+
+// What was on its way when the link went down makes no state that the next teardown would miss.
+func TestAMessageByALinkThatIsDownIsNotTaken(t *testing.T) {
+	w := chain(t, 3, 1000)
+	w.mustAdd(0, w.request(1, 1, 400, 0, 1, 2)) // the Path is on its way
+	w.setLink(w.links[0][1], false)
+	w.run(testTick)
+	if n := len(w.routers[1].lsps); n > 0 {
+		t.Errorf("%d LSPs by a link that is down", n)
+	}
+}
