@@ -140,6 +140,11 @@ func (s *Speaker) Remove(k rsvp.Key) (err error) {
 	return errors.Join(err, broken)
 }
 
+// SetLink tells that an interface is down or up, see rsvp.Router.SetLink.
+func (s *Speaker) SetLink(index int, up bool) error {
+	return s.do(func(now time.Duration) { s.router.SetLink(now, index, up) })
+}
+
 // Entries lists the labels that are in use; none after a panic, of which Run tells.
 func (s *Speaker) Entries() (all []rsvp.Entry) {
 	_ = s.do(func(time.Duration) { all = s.router.Entries() })

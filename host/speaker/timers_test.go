@@ -3,6 +3,7 @@ package speaker
 import (
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -63,4 +64,23 @@ func TestASpeakerSleepsUntilSomethingIsDue(t *testing.T) {
 			t.Errorf("a refresh after %s", want)
 		}
 	})
+}
+
+// What a link that goes down means is told at once.
+func TestALinkThatIsDownIsTold(t *testing.T) {
+	s, _ := timed(t)
+	var told []string
+	s.config.Event = func(e rsvp.Event) { told = append(told, e.Kind) }
+	s.mu.Lock()
+	if err := s.router.Add(0, request(1, 1)); err != nil {
+		t.Fatal(err)
+	}
+	s.router.Take() // there is no socket
+	s.mu.Unlock()
+	if err := s.SetLink(1, false); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(told, []string{rsvp.Failed}) {
+		t.Errorf("told %v", told)
+	}
 }

@@ -11,6 +11,8 @@ type link struct {
 	Interface
 	held map[message.Session]map[Key]hold
 	sums [priorities]uint64 // of what is held, by holding priority
+	// victims has those that hold more than nothing, in the order of pre-emption.
+	victims victims
 	// windows are those of the keys by which neighbours sign.
 	windows map[uint64]*window
 	reduces bool // the neighbour takes MESSAGE_ID

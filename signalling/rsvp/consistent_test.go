@@ -43,6 +43,9 @@ func (n *node) wrong(owners map[Key]int) string {
 		}
 	}
 	for _, e := range entries {
+		if e.HasIn && n.interfaces[e.From].Down || e.HasOut && n.interfaces[e.Interface].Down {
+			return fmt.Sprintf("%+v is by a link that is down", e)
+		}
 		if n.installed[e.Key] != e {
 			return fmt.Sprintf("%+v is to be installed, %+v is", e, n.installed[e.Key])
 		}
@@ -79,14 +82,14 @@ func (n *node) wrong(owners map[Key]int) string {
 // mistimed compares the heap of timers with what LSPs and neighbours wait for.
 func (n *node) mistimed() string {
 	for i, t := range n.timers {
-		if t.place != i+1 || i > 0 && n.timers.Less(i, (i-1)/2) {
-			return fmt.Sprintf("timer %d is at %d, for %s", i, t.place-1, t.at)
+		if t.timer.place != i+1 || t.timer.at != t.at || i > 0 && n.timers.Less(i, (i-1)/2) {
+			return fmt.Sprintf("timer %d is at %d, for %s", i, t.timer.place-1, t.at)
 		}
 	}
 	for _, s := range n.lsps {
-		if s.timer.place == 0 || s.timer.at != s.due() {
-			return fmt.Sprintf("%s waits for %s, and its timer %d for %s", s.key, s.due(), s.timer.place,
-				s.timer.at)
+		if s.timer.place == 0 || n.timers[s.timer.place-1].at != s.due() || !s.known {
+			return fmt.Sprintf("%s waits for %s, and its timer %d for something else", s.key, s.due(),
+				s.timer.place)
 		}
 	}
 	count := map[place]int{}
@@ -99,9 +102,9 @@ func (n *node) mistimed() string {
 		}
 	}
 	for p, b := range n.neighbours {
-		if b.timer.place == 0 || b.timer.at != b.due() || b.lsps != count[p] {
-			return fmt.Sprintf("neighbour %v waits for %s, and its timer for %s; %d LSPs, %d are there", p,
-				b.due(), b.timer.at, b.lsps, count[p])
+		if b.timer.place == 0 || n.timers[b.timer.place-1].at != b.due() || b.lsps != count[p] {
+			return fmt.Sprintf("neighbour %v waits for %s, its timer %d; %d LSPs, %d are there", p, b.due(),
+				b.timer.place, b.lsps, count[p])
 		}
 	}
 	if len(n.timers) != len(n.lsps)+len(n.neighbours) {
@@ -111,8 +114,32 @@ func (n *node) mistimed() string {
 	return ""
 }
 
+// mistaken compares the heap of whom to pre-empt with what is held.
+func (l *link) mistaken() string {
+	count := 0
+	for _, holds := range l.held {
+		for _, h := range holds {
+			if h.bandwidth > 0 {
+				count++
+			}
+		}
+	}
+	for i, s := range l.victims {
+		if s.victim != i+1 || s.out != l || s.resv == nil || i > 0 && l.victims.Less(i, (i-1)/2) {
+			return fmt.Sprintf("%s is at %d of those to pre-empt", s.key, i)
+		}
+	}
+	if count != len(l.victims) {
+		return fmt.Sprintf("%d can be pre-empted, %d hold bandwidth", len(l.victims), count)
+	}
+	return ""
+}
+
 // wrong sums what entries hold in the plain way.
 func (l *link) wrong(want map[Key]hold) string {
+	if what := l.mistaken(); what != "" {
+		return what
+	}
 	var sums [priorities]uint64
 	count := 0
 	for _, holds := range l.held {

@@ -25,6 +25,8 @@ type lsp struct {
 	resv    *resv
 	request *Request // at the ingress
 	timer   timer
+	known   bool // from add to remove
+	victim  int  // place among those of out, from 1; 0: it holds nothing
 }
 
 // path is what a Path says.
@@ -117,7 +119,7 @@ func (r *Router) receivePath(in *link, m message.Message) {
 		}
 		r.add(&fresh)
 		r.schedule(&fresh)
-		r.remember(&fresh.heard, h, false, p.key)
+		r.remember(&fresh.heard, h, false, &fresh)
 		r.passOn(&fresh)
 		return
 	}
@@ -127,10 +129,10 @@ func (r *Router) receivePath(in *link, m message.Message) {
 	s.path, s.in, s.steps, s.expires = p, in, fresh.steps, fresh.expires
 	r.meet(s, 1)
 	r.schedule(s)
-	r.remember(&s.heard, h, false, p.key)
+	r.remember(&s.heard, h, false, s)
 	if s.resv != nil && s.out != nil { // the holding priority may be another one
 		held := s.holdShared(s.resv.bandwidth, s.resv.style == message.SharedExplicit)
-		s.out.set(s.key, &held)
+		s.out.hold(s, &held)
 	}
 	if changed {
 		r.passOn(s)
@@ -302,7 +304,7 @@ func lifetime(period time.Duration) time.Duration { return (2*multiplier + 1) * 
 
 func (r *Router) add(s *lsp) {
 	r.lsps[s.key] = s
-	s.timer.lsp = s
+	s.timer.lsp, s.known = s, true
 	r.meet(s, 1)
 	if r.sessions[s.key.Session] == nil {
 		r.sessions[s.key.Session] = make(map[Key]*lsp)

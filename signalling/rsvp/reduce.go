@@ -24,10 +24,10 @@ type heard struct {
 	id    uint32
 }
 
-// numbered is the LSPs that a MESSAGE_ID stands for: of a Path one.
+// numbered is the LSPs that a MESSAGE_ID stands for: of a Path one. It is forgotten with the first of them.
 type numbered struct {
 	resv bool
-	keys []Key
+	lsps []*lsp
 }
 
 // Retransmission of what is not acknowledged (RFC 2961, section 6).
@@ -56,12 +56,12 @@ func (r *Router) number(l *link, m *message.Message) uint32 {
 
 // note keeps what a number stands for, in the place of the number before.
 func (r *Router) note(resv bool, id uint32, group ...*lsp) {
-	n := numbered{resv: resv}
+	n := numbered{resv: resv, lsps: make([]*lsp, 0, len(group))}
 	for _, s := range group {
 		state := s.sentState(resv)
 		delete(r.sentIDs, state.id)
 		*state = sent{id: id, members: len(group), retry: r.now + firstRetry}
-		n.keys = append(n.keys, s.key)
+		n.lsps = append(n.lsps, s)
 	}
 	if id != 0 {
 		r.sentIDs[id] = n
@@ -84,9 +84,8 @@ func (r *Router) receiveAcks(in *link, m message.Message) {
 		}
 		n := r.sentIDs[a.ID]
 		var again []*lsp
-		for _, k := range n.keys {
-			s := r.lsps[k]
-			if s == nil || n.resv && (s.resv == nil || s.in != in) || !n.resv && s.out != in {
+		for _, s := range n.lsps {
+			if !s.known || n.resv && (s.resv == nil || s.in != in) || !n.resv && s.out != in {
 				continue
 			}
 			switch {
@@ -127,7 +126,7 @@ func (h heard) before(o heard) bool {
 }
 
 // remember notes by which number state came: h in the place of old.
-func (r *Router) remember(old *heard, h heard, resv bool, k Key) {
+func (r *Router) remember(old *heard, h heard, resv bool, s *lsp) {
 	if *old == h {
 		return
 	}
@@ -135,7 +134,7 @@ func (r *Router) remember(old *heard, h heard, resv bool, k Key) {
 	*old = h
 	if h.id != 0 {
 		n := r.heardIDs[h]
-		r.heardIDs[h] = numbered{resv, append(n.keys, k)}
+		r.heardIDs[h] = numbered{resv, append(n.lsps, s)}
 	}
 }
 
@@ -166,13 +165,12 @@ func (r *Router) receiveSummary(in *link, from netip.Addr, m message.Message) {
 // refreshed lets the states of a number live on; false: at least one is not here.
 func (r *Router) refreshed(h heard) bool {
 	n, ok := r.heardIDs[h]
-	for _, k := range n.keys {
-		s := r.lsps[k]
+	for _, s := range n.lsps {
 		switch {
-		case s != nil && !n.resv && s.heard == h:
+		case s.known && !n.resv && s.heard == h:
 			s.expires = r.now + lifetime(s.path.period)
 			r.schedule(s)
-		case s != nil && n.resv && s.resv != nil && s.resv.heard == h:
+		case s.known && n.resv && s.resv != nil && s.resv.heard == h:
 			s.resv.expires = r.now + lifetime(s.resv.period)
 			r.schedule(s)
 		default:
@@ -199,6 +197,7 @@ func (r *Router) refreshPath(s *lsp, all summaries) {
 // refreshResvs refreshes what was sent upstream.
 func (r *Router) refreshResvs(due []*lsp, all summaries) {
 	var full []*lsp
+	listed := map[uint32]bool{} // numbers that stand for several LSPs
 	for _, s := range due {
 		if s.resv == nil {
 			continue
@@ -208,10 +207,14 @@ func (r *Router) refreshResvs(due []*lsp, all summaries) {
 			continue
 		}
 		s.resv.refresh = r.gathered()
-		p := place{s.in.Index, s.path.hop.Addr}
-		if !slices.Contains(all[p], s.resv.sent.id) {
-			all[p] = append(all[p], s.resv.sent.id)
+		if s.resv.sent.members > 1 {
+			if listed[s.resv.sent.id] {
+				continue
+			}
+			listed[s.resv.sent.id] = true
 		}
+		p := place{s.in.Index, s.path.hop.Addr}
+		all[p] = append(all[p], s.resv.sent.id)
 	}
 	r.sendResvs(full)
 }

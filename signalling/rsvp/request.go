@@ -120,9 +120,10 @@ func (r *Router) Entries() (all []Entry) {
 	return all
 }
 
-// Unreserved is what LSPs of each set-up priority can still have at an interface, in bytes a second.
+// Unreserved is what LSPs of each set-up priority can still have at an interface, in bytes a second: nothing where it
+// is down.
 func (r *Router) Unreserved(index int) (free [priorities]uint64) {
-	if l := r.interfaces[index]; l != nil {
+	if l := r.interfaces[index]; l != nil && !l.Down {
 		for p := range free {
 			free[p] = l.unreserved(uint8(p))
 		}

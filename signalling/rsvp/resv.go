@@ -137,7 +137,7 @@ func (r *Router) reserve(s *lsp, v reservations, f flow) bool {
 		if sameResv(*old, fresh) {
 			old.expires, old.period = fresh.expires, fresh.period
 			r.schedule(s)
-			r.remember(&old.heard, v.heard, true, s.key)
+			r.remember(&old.heard, v.heard, true, s)
 			return false
 		}
 	}
@@ -155,8 +155,8 @@ func (r *Router) reserve(s *lsp, v reservations, f flow) bool {
 	}
 	s.resv = &fresh
 	r.schedule(s)
-	r.remember(&fresh.heard, v.heard, true, s.key)
-	s.out.set(s.key, &h)
+	r.remember(&fresh.heard, v.heard, true, s)
+	s.out.hold(s, &h)
 	r.preempt(s)
 	r.install(s)
 	if old == nil && s.in == nil {
@@ -207,46 +207,6 @@ func bytesOf(rate float32) uint64 {
 		return 1 << 62
 	}
 	return uint64(math.Ceil(float64(rate)))
-}
-
-// preempt takes LSPs of lower priority away until there is room again, those with the lowest first.
-func (r *Router) preempt(winner *lsp) {
-	for l := winner.out; l.excess() > 0; {
-		var victim *lsp
-		for _, s := range r.lsps {
-			if s == winner || s.out != l || s.resv == nil ||
-				s.path.priority.Holding <= winner.path.priority.Setup ||
-				s.resv.bandwidth == 0 {
-				continue
-			}
-			if victim == nil || worse(s, victim) {
-				victim = s
-			}
-		}
-		if victim == nil {
-			return
-		}
-		e := message.ErrorSpec{Node: r.config.ID, Flags: message.PathStateRemoved, Code: message.PolicyFailure,
-			Value: message.FlowPreempted}
-		if victim.in == nil {
-			r.event(Failed, victim.key, e, nil)
-			r.unreserve(victim)
-			continue
-		}
-		r.pathErr(victim.in, victim.path.hop.Addr, victim.path, e)
-		r.remove(victim, true, true)
-	}
-}
-
-// worse is the order in which LSPs are pre-empted: by priority, then the largest, then any fixed order.
-func worse(a, b *lsp) bool {
-	switch {
-	case a.path.priority.Holding != b.path.priority.Holding:
-		return a.path.priority.Holding > b.path.priority.Holding
-	case a.resv.bandwidth != b.resv.bandwidth:
-		return a.resv.bandwidth > b.resv.bandwidth
-	}
-	return a.key.compare(b.key) > 0
 }
 
 // reserveAtEgress answers a Path.
@@ -377,7 +337,7 @@ func (r *Router) unreserve(s *lsp) {
 		r.labels.giveBack(s.resv.in)
 	}
 	if s.out != nil {
-		s.out.set(s.key, nil)
+		s.out.hold(s, nil)
 	}
 	delete(r.sentIDs, s.resv.sent.id)
 	r.forget(s.resv.heard)

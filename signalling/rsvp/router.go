@@ -5,9 +5,9 @@
 // labels to install and to remove, events. Nothing is called but the routes and the random numbers of Config.
 //
 // Built: LSPs with a bandwidth along strict and loose explicit routes, or without one; soft state with jitter and
-// expiry; teardown from both ends; errors in both directions; admission by priority, and pre-emption; SE style and
-// make-before-break; RECORD_ROUTE with labels, and loops that it shows; Hello; refresh reduction; authentication, but
-// no challenge to a peer.
+// expiry; teardown from both ends, and from a link that is down; errors in both directions; admission by priority, and
+// pre-emption; SE style and make-before-break; RECORD_ROUTE with labels, and loops that it shows; Hello; refresh
+// reduction; authentication, but no challenge to a peer.
 //
 // Not built: see docs/decisions/027.
 package rsvp
@@ -29,6 +29,7 @@ type Interface struct {
 	// Keys authenticate messages (RFC 2747): the first signs, each is accepted; none: nothing is signed. Where a
 	// link has more than two routers, each signs by a key ID of its own: sequence numbers are followed by it.
 	Keys []message.Key
+	Down bool // see SetLink
 }
 
 // Config is what a Router is made with.
@@ -210,7 +211,7 @@ func (r *Router) Take() Output {
 func (r *Router) Receive(now time.Duration, index int, from netip.Addr, b []byte) {
 	r.advance(now)
 	in := r.interfaces[index]
-	if in == nil {
+	if in == nil || in.Down {
 		return
 	}
 	m, err := r.decode(in, b)
@@ -293,13 +294,13 @@ func (r *Router) hopTo(a netip.Addr) (*link, netip.Addr, bool) {
 	}
 	index, next, ok := r.config.Route(a)
 	l := r.interfaces[index]
-	return l, next, ok && l != nil
+	return l, next, ok && l != nil && !l.Down
 }
 
 func (r *Router) connected(a netip.Addr) *link {
 	for _, i := range r.config.Interfaces {
-		if i.Prefix.Contains(a) {
-			return r.interfaces[i.Index]
+		if l := r.interfaces[i.Index]; !l.Down && i.Prefix.Contains(a) {
+			return l
 		}
 	}
 	return nil
@@ -307,6 +308,9 @@ func (r *Router) connected(a netip.Addr) *link {
 
 // send encodes a message for a neighbour. Messages for the egress are seen by each router on the way (Router Alert).
 func (r *Router) send(l *link, next netip.Addr, source, dest netip.Addr, m message.Message) {
+	if l.Down {
+		return
+	}
 	m.TTL = max(m.TTL, 1)
 	if r.config.Reduce {
 		m.Flags |= message.RefreshReduction

@@ -14,9 +14,9 @@ var (
 )
 
 // TestRandomSchedulesEndConsistent has LSPs come and go while messages are lost, doubled and reordered, routers crash,
-// and clocks jump. After quiet time what is there is the same along every path, and when all LSPs are removed nothing
-// is left. Every third network signs its messages, every
-// second one sends Hellos, and half of them summarize refreshes.
+// clocks jump, and links go down and up. After quiet time, with links down as well, what is there is the same along
+// every path, and when all LSPs are removed nothing is left. Every third network signs its messages, every second one
+// sends Hellos, and half of them summarize refreshes.
 func TestRandomSchedulesEndConsistent(t *testing.T) {
 	seeds := []uint64{1267} // failed once: one LSP of a summarized Resv was refused
 	for seed := *firstSeed; seed < *firstSeed+*schedules; seed++ {
@@ -25,6 +25,7 @@ func TestRandomSchedulesEndConsistent(t *testing.T) {
 	for _, seed := range seeds {
 		w := randomWorld(t, seed)
 		w.storm(60)
+		w.agree()
 		w.loss, w.doubled, w.delay = 0, 0, 10*time.Millisecond
 		w.run(settled)
 		for _, n := range w.routers {
@@ -100,6 +101,13 @@ func (w *world) storm(steps int) {
 			w.start(i)
 		case dice == 16:
 			w.jump(i, n.clock+time.Duration(w.random.Int64N(int64(20*testRefresh)))-10*testRefresh)
+		case dice == 17: // both sides, or one, which sees it before the other one, or alone
+			l, up := w.links[w.random.IntN(len(w.links))], w.random.IntN(2) == 0
+			for _, e := range l[:1+w.random.IntN(2)] {
+				w.setLink(e, up)
+			}
+		case dice == 18:
+			w.setLink(w.links[w.random.IntN(len(w.links))][1], w.random.IntN(2) == 0)
 		}
 		w.run(time.Duration(1+w.random.IntN(8)) * time.Second)
 		for i, n := range w.routers {
@@ -107,6 +115,15 @@ func (w *world) storm(steps int) {
 				w.t.Fatalf("router %d: %s", i, what)
 			}
 		}
+	}
+}
+
+// agree has both sides of each link see the same: of one in four, that it is down.
+func (w *world) agree() {
+	for _, l := range w.links {
+		up := w.random.IntN(4) > 0
+		w.setLink(l[0], up)
+		w.setLink(l[1], up)
 	}
 }
 

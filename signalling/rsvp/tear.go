@@ -149,6 +149,7 @@ func (r *Router) remove(s *lsp, up, down bool) {
 	delete(r.sentIDs, s.sent.id)
 	r.forget(s.heard)
 	delete(r.lsps, s.key)
+	s.known = false
 	delete(r.sessions[s.key.Session], s.key)
 	if len(r.sessions[s.key.Session]) == 0 {
 		delete(r.sessions, s.key.Session)

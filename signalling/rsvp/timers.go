@@ -1,42 +1,50 @@
 package rsvp
 
 import (
-	"cmp"
 	"container/heap"
 	"math"
 	"time"
 )
 
-// timer is when an LSP or a neighbour has to be looked at next. It is in the heap exactly while its owner is known.
+// timer has an LSP or a neighbour looked at when the first thing is due that it waits for. It is in the heap exactly
+// while its owner is known.
 type timer struct {
 	at        time.Duration // the router's time; never: nothing is due
-	number    uint64        // in the order in which timers are made: equal times come in a fixed order
 	place     int           // in the heap, from 1; 0: not there
+	number    uint64        // in the order in which timers are made: equal times come in a fixed order
 	lsp       *lsp
 	neighbour *neighbour
+}
+
+// wait is a timer in the heap, with a copy of what it is ordered by: comparing looks at nothing else.
+type wait struct {
+	at     time.Duration
+	number uint64
+	timer  *timer
 }
 
 const never = time.Duration(math.MaxInt64)
 
 // timers is a heap (container/heap); the first one is due first.
-type timers []*timer
+type timers []wait
 
 func (t timers) Len() int { return len(t) }
 func (t timers) Less(i, j int) bool {
-	return cmp.Or(cmp.Compare(t[i].at, t[j].at), cmp.Compare(t[i].number, t[j].number)) < 0
+	return t[i].at < t[j].at || t[i].at == t[j].at && t[i].number < t[j].number
 }
 func (t timers) Swap(i, j int) {
 	t[i], t[j] = t[j], t[i]
-	t[i].place, t[j].place = i+1, j+1
+	t[i].timer.place, t[j].timer.place = i+1, j+1
 }
 func (t *timers) Push(x any) {
-	*t = append(*t, x.(*timer))
-	(*t)[len(*t)-1].place = len(*t)
+	added := x.(*timer)
+	*t = append(*t, wait{added.at, added.number, added})
+	added.place = len(*t)
 }
 func (t *timers) Pop() any {
 	last := len(*t) - 1
-	x := (*t)[last]
-	(*t)[last], *t = nil, (*t)[:last]
+	x := (*t)[last].timer
+	(*t)[last], *t = wait{}, (*t)[:last]
 	x.place = 0
 	return x
 }
@@ -79,7 +87,7 @@ func (r *Router) Tick(now time.Duration) {
 // tickLSP does what is due of an LSP, but the refresh of its reservation: true if that is due. LSPs that share a
 // reservation are refreshed together.
 func (r *Router) tickLSP(s *lsp, all summaries) bool {
-	if r.lsps[s.key] != s {
+	if !s.known {
 		return false
 	}
 	if s.in != nil && s.expires <= r.now {
@@ -102,6 +110,11 @@ func (r *Router) tickLSP(s *lsp, all summaries) bool {
 
 func (r *Router) tickPath(s *lsp, all summaries) {
 	switch tries := s.sent.tries; {
+	case s.refresh <= r.now && s.out.Down: // it begins here
+		if e := r.reroute(s); e.Code != 0 {
+			e.Node = r.config.ID
+			r.event(Failed, s.key, e, nil)
+		}
 	case s.refresh <= r.now:
 		r.refreshPath(s, all)
 	case s.sent.overdue(r.now):
@@ -119,7 +132,7 @@ func (r *Router) tickResv(s *lsp) {
 
 // schedule sets the timer of an LSP after anything that is waited for has changed.
 func (r *Router) schedule(s *lsp) {
-	if r.lsps[s.key] == s {
+	if s.known {
 		r.set(&s.timer, s.due())
 	}
 }
@@ -155,7 +168,7 @@ func (r *Router) set(t *timer, at time.Duration) {
 		t.at = at
 		heap.Push(&r.timers, t)
 	case t.at != at:
-		t.at = at
+		t.at, r.timers[t.place-1].at = at, at
 		heap.Fix(&r.timers, t.place-1)
 	}
 }

@@ -225,6 +225,9 @@ func (w *world) flush(i int) {
 		if !ok || w.prefix(to).Addr() != s.Next {
 			w.t.Fatalf("router %d sends to %s, which is not at its interface %d", i, s.Next, s.Interface)
 		}
+		if n.config.Interfaces[s.Interface-1].Down {
+			w.t.Fatalf("router %d sends by interface %d, which is down", i, s.Interface)
+		}
 		if w.sent != nil {
 			w.sent(to, s.Message)
 		}
@@ -286,6 +289,14 @@ func (w *world) step(until time.Duration) bool {
 	}
 	w.flush(first)
 	return true
+}
+
+// setLink has a router see that its side of a link is up or down.
+func (w *world) setLink(e end, up bool) {
+	n := w.routers[e.router]
+	n.config.Interfaces[e.index-1].Down = !up
+	n.SetLink(w.at(n), e.index, up)
+	w.flush(e.router)
 }
 
 // jump sets a router's clock, and has the router see it.

@@ -1,0 +1,73 @@
+package rsvp
+
+import (
+	"time"
+
+	"github.com/pergola-net/pergola/signalling/rsvp/message"
+)
+
+// SetLink tells that an interface is down or up. LSPs over one that is down are torn down at once towards the ends that
+// can still be reached: upstream by PathErr and ResvTear, downstream by PathTear. An LSP that begins here stays, and is
+// tried by another way if its route allows one, and by this one when the interface is up.
+func (r *Router) SetLink(now time.Duration, index int, up bool) {
+	r.advance(now)
+	l := r.interfaces[index]
+	if l == nil || l.Down != up {
+		return
+	}
+	l.Down, l.reduces = !up, false // behind it may be another router when it comes back
+	if up {
+		for _, s := range r.sorted(func(s *lsp) bool { return s.in == nil && s.out == l }) {
+			r.sendPath(s)
+		}
+		return
+	}
+	for _, p := range sortedPlaces(r.neighbours) {
+		if n := r.neighbours[p]; p.index == index { // not lost: that it is silent tells nothing
+			n.instance = 0
+			r.set(&n.timer, n.due())
+		}
+	}
+	for _, s := range r.sorted(func(s *lsp) bool { return s.in == l || s.out == l }) {
+		r.sever(s, l)
+	}
+}
+
+// sever tears an LSP down whose link is down. The error names the link by this router's address on it, so that the
+// ingress can avoid it (RFC 3209, section 7.3: no route available toward destination).
+func (r *Router) sever(s *lsp, l *link) {
+	e := problem(message.NoRoute)
+	e.Node = l.Prefix.Addr()
+	switch s.in {
+	case l:
+		r.remove(s, false, true)
+	case nil:
+		r.event(Failed, s.key, e, nil)
+		r.unreserve(s)
+		r.reroute(s)
+	default:
+		e.Flags = message.PathStateRemoved
+		r.pathErr(s.in, s.path.hop.Addr, s.path, e)
+		r.remove(s, true, true)
+	}
+}
+
+// reroute finds another way for an LSP that begins here, and has no reservation.
+func (r *Router) reroute(s *lsp) message.ErrorSpec {
+	fresh := lsp{key: s.key, path: s.path}
+	e := r.routeLSP(&fresh)
+	if e.Code == 0 {
+		e = r.early(&fresh)
+	}
+	if e.Code != 0 || fresh.out == nil {
+		s.refresh = r.now + r.jittered()
+		r.schedule(s)
+		return e
+	}
+	delete(r.sentIDs, s.sent.id)
+	r.meet(s, -1)
+	s.out, s.next, s.steps, s.sent = fresh.out, fresh.next, fresh.steps, sent{}
+	r.meet(s, 1)
+	r.sendPath(s)
+	return e
+}
