@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/pergola-net/pergola/signalling/rsvp/message"
 )
 
 func sortedKeys[V any](m map[Key]V) []Key {
@@ -50,9 +52,11 @@ func (n *node) wrong(owners map[Key]int) string {
 			return fmt.Sprintf("%+v is to be installed, %+v is", e, n.installed[e.Key])
 		}
 		if e.HasIn {
-			labels++
-			if _, ok := n.labels.used[e.In]; !ok {
-				return fmt.Sprintf("label %d is used, and free", e.In)
+			if _, ok := n.labels.used[e.In]; ok != (e.In >= 16) {
+				return fmt.Sprintf("label %d is used; taken: %t", e.In, ok)
+			}
+			if e.In >= 16 {
+				labels++
 			}
 		}
 		if e.HasOut {
@@ -176,17 +180,39 @@ func (w *world) walk(k Key, router int) string {
 		}
 		return ""
 	}
-	for hops := 0; e.HasOut; hops++ {
-		to := w.routers[router].peers[e.Interface]
+	const none = -1
+	label := none // of the packet
+	for hops := 0; ; hops++ {
 		if hops > len(w.routers) {
 			return "a loop"
 		}
+		if e.HasIn && (e.In != message.ImplicitNull && label != int(e.In) ||
+			e.In == message.ImplicitNull && label != none) {
+			return fmt.Sprintf("a packet with label %d comes to router %d, which has %+v", label, router, e)
+		}
+		switch e.Operation() {
+		case Push, Swap:
+			label = int(e.Out)
+		case Pop, Plain, Deliver:
+			label = none
+		case Nothing:
+		}
+		if label >= 0 && label != 0 && label < 16 {
+			return fmt.Sprintf("router %d sends label %d", router, label)
+		}
+		if !e.HasOut {
+			break
+		}
+		to := w.routers[router].peers[e.Interface]
 		next, ok := w.routers[to.router].installed[k]
 		if !ok || !next.HasIn || next.In != e.Out || next.From != to.index {
 			return fmt.Sprintf("router %d sends label %d to router %d, which has %+v", router, e.Out,
 				to.router, next)
 		}
 		router, e = to.router, next
+	}
+	if label != none {
+		return fmt.Sprintf("a packet still has label %d at the end", label)
 	}
 	if idOf(router) != k.Session.End {
 		return fmt.Sprintf("it ends at router %d", router)

@@ -28,4 +28,5 @@ func (l *labels) take() (message.Label, bool) {
 	}
 }
 
+// giveBack takes any label; reserved ones were not taken.
 func (l *labels) giveBack(label message.Label) { delete(l.used, label) }

@@ -129,6 +129,10 @@ func (r *Router) reserve(s *lsp, v reservations, f flow) bool {
 		r.resvErr(s, v.style, f.flowspec, problem(message.RouteLoop))
 		return false
 	}
+	if !acceptable(f.label, s.path.request) {
+		r.resvErr(s, v.style, f.flowspec, problem(message.UnacceptableLabel))
+		return false
+	}
 	old := s.resv
 	fresh := resv{out: f.label, flowspec: f.flowspec, style: v.style, record: f.record,
 		expires: r.now + lifetime(v.period), period: v.period, bandwidth: bytesOf(f.flowspec.Bandwidth())}
@@ -217,7 +221,7 @@ func (r *Router) reserveAtEgress(s *lsp) {
 	}
 	spec := message.Flowspec{Service: message.ControlledLoad, Bucket: s.path.tspec.Bucket}
 	if s.resv == nil {
-		label, ok := r.labels.take()
+		label, ok := r.lastLabel(s)
 		if !ok {
 			r.pathErr(s.in, s.path.hop.Addr, s.path, problem(message.LabelAllocation))
 			r.remove(s, false, false)

@@ -44,6 +44,8 @@ type Config struct {
 	Refresh time.Duration
 	// FirstLabel and LastLabel are the labels to give; 0: all that are not reserved.
 	FirstLabel, LastLabel message.Label
+	// Egress is which label this router asks for where it is the egress; 0: implicit null.
+	Egress EgressLabel
 	// Hello is the interval of Hellos to the neighbours that LSPs come from and go to; 0: none are sent. Instance
 	// is above 0, and another one after each restart; 0: Hellos are not answered.
 	Hello    time.Duration
@@ -77,7 +79,8 @@ type Send struct {
 	Message      []byte
 }
 
-// Entry is what packets of an LSP meet here. Without HasIn the LSP begins here, without HasOut it ends here.
+// Entry is what packets of an LSP meet here; Operation says what to do. Without HasIn the LSP begins here, without
+// HasOut it ends here. Labels may be reserved ones: implicit null stands for none.
 type Entry struct {
 	Key           Key
 	HasIn, HasOut bool
@@ -158,7 +161,7 @@ const (
 	multiplier     = 3 // K: of so many refreshes, one has to come
 	maxPeriod      = time.Hour
 	ttl            = 255
-	firstLabel     = 16
+	firstLabel     = 16 // those below are reserved
 	neverPreempts  = 7
 )
 
@@ -180,6 +183,8 @@ func New(c Config) (*Router, error) {
 		return nil, errors.New("new RSVP router: Hellos without an instance")
 	case c.Refresh < time.Millisecond || c.Refresh > maxPeriod:
 		return nil, fmt.Errorf("new RSVP router: a refresh period of %s; 1 ms to %s", c.Refresh, maxPeriod)
+	case c.Egress > OwnLabel:
+		return nil, fmt.Errorf("new RSVP router: a last label of kind %d", c.Egress)
 	case c.FirstLabel < firstLabel || c.LastLabel > message.MaxLabel || c.FirstLabel > c.LastLabel:
 		return nil, fmt.Errorf("new RSVP router: labels %d to %d; %d to %d", c.FirstLabel, c.LastLabel,
 			firstLabel,

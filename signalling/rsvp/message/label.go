@@ -3,6 +3,13 @@ package message
 // MaxLabel is the highest MPLS label.
 const MaxLabel = 1<<20 - 1
 
+// Reserved labels (RFC 3032, section 2.1).
+const (
+	IPv4ExplicitNull Label = 0
+	IPv6ExplicitNull Label = 2
+	ImplicitNull     Label = 3 // never on the wire: the sender of a packet takes its label off
+)
+
 // Label is the label that the sender of a Resv expects packets with.
 type Label uint32
 
