@@ -31,6 +31,9 @@ type Config struct {
 	// order of what they tell, and must not call the Speaker.
 	Labels func(rsvp.LabelChange)
 	Event  func(rsvp.Event)
+	// Bandwidth, where it is not nil, hears what an interface has unreserved: at first, and when it changes. It is
+	// called as Labels is.
+	Bandwidth func(rsvp.Bandwidth)
 	// Failed hears of a message that could not be sent. RSVP sends it again.
 	Failed func(error)
 }
@@ -201,6 +204,12 @@ func (s *Speaker) do(input func(now time.Duration)) (err error) {
 	}
 	for _, e := range out.Events {
 		s.config.Event(e)
+	}
+	if s.config.Bandwidth == nil {
+		return nil
+	}
+	for _, b := range out.Bandwidth {
+		s.config.Bandwidth(b)
 	}
 	return nil
 }

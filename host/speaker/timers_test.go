@@ -70,6 +70,8 @@ func TestASpeakerSleepsUntilSomethingIsDue(t *testing.T) {
 func TestALinkThatIsDownIsTold(t *testing.T) {
 	s, _ := timed(t)
 	var told []string
+	var left []rsvp.Bandwidth
+	s.config.Bandwidth = func(b rsvp.Bandwidth) { left = append(left, b) }
 	s.config.Event = func(e rsvp.Event) { told = append(told, e.Kind) }
 	s.mu.Lock()
 	if err := s.router.Add(0, request(1, 1)); err != nil {
@@ -82,5 +84,8 @@ func TestALinkThatIsDownIsTold(t *testing.T) {
 	}
 	if !slices.Equal(told, []string{rsvp.Failed}) {
 		t.Errorf("told %v", told)
+	}
+	if !slices.Equal(left, []rsvp.Bandwidth{{Interface: 1, Reservable: bandwidth}}) {
+		t.Errorf("unreserved: %+v", left)
 	}
 }

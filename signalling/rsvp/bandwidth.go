@@ -16,6 +16,15 @@ type link struct {
 	// windows are those of the keys by which neighbours sign.
 	windows map[uint64]*window
 	reduces bool // the neighbour takes MESSAGE_ID
+	changed bool // what is unreserved may be something else than told
+	told    *Bandwidth
+}
+
+// Bandwidth is what an interface has left, as te.Thresholds.Flood and routing protocols take it.
+type Bandwidth struct {
+	Interface  int
+	Reservable uint64             // bytes a second
+	Unreserved [priorities]uint64 // for LSPs of each set-up priority, see Router.Unreserved
 }
 
 // hold is what one LSP holds.
@@ -105,4 +114,26 @@ func (l *link) excess() uint64 {
 		total += s
 	}
 	return total - min(total, l.Bandwidth)
+}
+
+// mark has the next Take look at what an interface has left.
+func (r *Router) mark(l *link) {
+	if !l.changed {
+		l.changed = true
+		r.changed = append(r.changed, l)
+	}
+}
+
+// bandwidth is what interfaces have left, of those of which it is not what was told.
+func (r *Router) bandwidth() (all []Bandwidth) {
+	for _, l := range r.changed {
+		l.changed = false
+		now := Bandwidth{l.Index, l.Bandwidth, r.Unreserved(l.Index)}
+		if l.told == nil || *l.told != now {
+			l.told = &now
+			all = append(all, now)
+		}
+	}
+	r.changed = r.changed[:0]
+	return all
 }

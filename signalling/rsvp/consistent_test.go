@@ -76,6 +76,9 @@ func (n *node) wrong(owners map[Key]int) string {
 		return what
 	}
 	for index, l := range n.interfaces {
+		if want := (Bandwidth{index, l.Bandwidth, n.Unreserved(index)}); n.left[index] != want {
+			return fmt.Sprintf("told %+v, it is %+v", n.left[index], want)
+		}
 		if what := l.wrong(held[index]); what != "" {
 			return fmt.Sprintf("interface %d: %s", index, what)
 		}

@@ -90,6 +90,9 @@ func (n *node) settle(t testing.TB) {
 			n.installed[c.Entry.Key] = c.Entry
 		}
 	}
+	for _, b := range out.Bandwidth {
+		n.left[b.Interface] = b
+	}
 	for _, s := range out.Send {
 		if _, err := message.Decode(s.Message); err != nil {
 			t.Errorf("sent to %s: %v", s.Next, err)

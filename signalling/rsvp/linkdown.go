@@ -16,6 +16,7 @@ func (r *Router) SetLink(now time.Duration, index int, up bool) {
 		return
 	}
 	l.Down, l.reduces = !up, false // behind it may be another router when it comes back
+	r.mark(l)
 	if up {
 		for _, s := range r.sorted(func(s *lsp) bool { return s.in == nil && s.out == l }) {
 			r.sendPath(s)

@@ -132,7 +132,7 @@ func (r *Router) receivePath(in *link, m message.Message) {
 	r.remember(&s.heard, h, false, s)
 	if s.resv != nil && s.out != nil { // the holding priority may be another one
 		held := s.holdShared(s.resv.bandwidth, s.resv.style == message.SharedExplicit)
-		s.out.hold(s, &held)
+		r.hold(s, &held)
 	}
 	if changed {
 		r.passOn(s)

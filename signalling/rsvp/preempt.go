@@ -38,9 +38,11 @@ func worse(a, b *lsp) bool {
 	return a.key.compare(b.key) > 0
 }
 
-// hold notes what an LSP holds of a link, after its reservation or its holding priority has changed; nil: nothing.
-func (l *link) hold(s *lsp, h *hold) {
+// hold notes what an LSP holds of its link, after its reservation or its holding priority has changed; nil: nothing.
+func (r *Router) hold(s *lsp, h *hold) {
+	l := s.out
 	l.set(s.key, h)
+	r.mark(l)
 	switch {
 	case h == nil || h.bandwidth == 0:
 		if s.victim > 0 {

@@ -71,3 +71,54 @@ func TestAMessageThatWasOvertakenChangesNothing(t *testing.T) {
 		t.Errorf("the rate is %v, want 300", rate)
 	}
 }
+
+// A number stands for all LSPs of its message. Where one of them was refused, a refresh by the number is answered that
+// it is unknown, so that the message comes in full, and the refused LSP is tried again.
+func TestANumberOfWhichOneLSPWasRefusedIsUnknown(t *testing.T) {
+	w := chain(t, 3, 1000)
+	w.reduce()
+	var keys []Key
+	for number := range uint16(2) {
+		q := w.request(1, number+1, 400, 0, 1, 2)
+		q.Attribute.Flags = message.SharedStyle
+		keys = append(keys, w.mustAdd(0, q))
+	}
+	w.run(testTick)
+	r, next := w.routers[1], w.address(1, 2)
+	const epoch, id = 7, 9
+	own := message.RecordRoute{Records: []message.Record{{Addr: w.address(0, 1)}}} // a loop: it is refused
+	receive := func(m message.Message) (unknown bool) {
+		b, err := m.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Receive(w.now, 2, next, b)
+		for _, s := range r.Take().Send {
+			answer, err := message.Decode(s.Message)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, o := range answer.Objects {
+				a, ok := o.(message.IDAck)
+				unknown = unknown || ok && a.Nack && a.ID == id
+			}
+		}
+		return unknown
+	}
+	resv := message.Message{Type: message.Resv, TTL: 9, Flags: message.RefreshReduction,
+		Objects: []message.Object{message.ID{Epoch: epoch, ID: id}, keys[0].Session,
+			message.Hop{Addr: next, Handle: 2}, message.SharedExplicit,
+			message.Flowspec{Service: message.ControlledLoad}, keys[0].filter(), message.Label(900),
+			keys[1].filter(), message.Label(901), own}}
+	summary := message.Message{Type: message.Srefresh, TTL: 1, Flags: message.RefreshReduction,
+		Objects: []message.Object{message.IDList{Epoch: epoch, IDs: []uint32{id}}}}
+	receive(resv)
+	if !receive(summary) {
+		t.Error("the number is known though one of its LSPs was refused")
+	}
+	resv.Objects = resv.Objects[:len(resv.Objects)-1]
+	receive(resv)
+	if receive(summary) {
+		t.Error("the number is unknown though none of its LSPs was refused")
+	}
+}

@@ -36,6 +36,7 @@ func TestAnLSPWhoseNewWayHasTooLittleIsTornDownUpstream(t *testing.T) {
 	w.routers[0].Router.config.Route = func(netip.Addr) (int, netip.Addr, bool) { return 1, w.address(0, 1), true }
 	w.routers[1].Router.config.Route = func(netip.Addr) (int, netip.Addr, bool) { return index, next, true }
 	w.routers[1].interfaces[3].Bandwidth = 100
+	w.routers[1].mark(w.routers[1].interfaces[3])
 	q := w.request(1, 1, 400, 0, 1, 2)
 	q.Route = nil
 	k := w.mustAdd(0, q)

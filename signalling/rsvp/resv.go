@@ -160,7 +160,7 @@ func (r *Router) reserve(s *lsp, v reservations, f flow) bool {
 	s.resv = &fresh
 	r.schedule(s)
 	r.remember(&fresh.heard, v.heard, true, s)
-	s.out.hold(s, &h)
+	r.hold(s, &h)
 	r.preempt(s)
 	r.install(s)
 	if old == nil && s.in == nil {
@@ -341,7 +341,7 @@ func (r *Router) unreserve(s *lsp) {
 		r.labels.giveBack(s.resv.in)
 	}
 	if s.out != nil {
-		s.out.hold(s, nil)
+		r.hold(s, nil)
 	}
 	delete(r.sentIDs, s.resv.sent.id)
 	r.forget(s.resv.heard)

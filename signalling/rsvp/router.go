@@ -96,6 +96,9 @@ type Output struct {
 	Send   []Send
 	Labels []LabelChange
 	Events []Event
+	// Bandwidth has each interface of which something else is unreserved than the last Take said; the first Take
+	// has all of them.
+	Bandwidth []Bandwidth
 }
 
 // LabelChange installs an entry, in the place of the one of the same LSP, or removes it.
@@ -150,6 +153,7 @@ type Router struct {
 	sentIDs  map[uint32]numbered
 	heardIDs map[heard]numbered
 	timers   timers
+	changed  []*link // see link.changed
 	// nextTimer is the number of the last timer that was made.
 	nextTimer uint64
 	out       Output
@@ -201,6 +205,7 @@ func New(c Config) (*Router, error) {
 				i.Prefix)
 		}
 		r.interfaces[i.Index] = newLink(i)
+		r.mark(r.interfaces[i.Index])
 	}
 	return r, nil
 }
@@ -208,6 +213,7 @@ func New(c Config) (*Router, error) {
 // Take gives what is to be done since the last call.
 func (r *Router) Take() Output {
 	out := r.out
+	out.Bandwidth = r.bandwidth()
 	r.out = Output{}
 	return out
 }

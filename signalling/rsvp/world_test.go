@@ -46,6 +46,7 @@ type node struct {
 	peers     map[int]end
 	installed map[Key]Entry
 	events    []Event
+	left      map[int]Bandwidth
 }
 
 type flight struct {
@@ -148,7 +149,7 @@ func (w *world) start(i int) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	n.Router, n.installed, n.events = r, map[Key]Entry{}, nil
+	n.Router, n.installed, n.events, n.left = r, map[Key]Entry{}, nil, map[int]Bandwidth{}
 	for _, k := range sortedKeys(n.wanted) {
 		_ = n.Add(w.at(n), n.wanted[k]) // what is refused now is asked for again by retry
 	}
@@ -220,6 +221,12 @@ func (w *world) flush(i int) {
 		}
 	}
 	n.events = append(n.events, out.Events...)
+	for _, b := range out.Bandwidth {
+		if n.left[b.Interface] == b {
+			w.t.Fatalf("router %d tells of interface %d what it has told", i, b.Interface)
+		}
+		n.left[b.Interface] = b
+	}
 	for _, s := range out.Send {
 		to, ok := n.peers[s.Interface]
 		if !ok || w.prefix(to).Addr() != s.Next {

@@ -12,8 +12,8 @@ import (
 )
 
 // signal has routers of RSVP set up an LSP along a path, and gives the routers at which it has a label, and what it
-// reserved at each.
-func (w world) signal(t *testing.T, p te.Path, q te.Request) map[int]uint64 {
+// reserved at each; and by router and interface, all that was told to be unreserved.
+func (w world) signal(t *testing.T, p te.Path, q te.Request) (map[int]uint64, map[[2]int][]rsvp.Bandwidth) {
 	t.Helper()
 	type place struct{ router, index int }
 	peers := make(map[place]port)
@@ -41,7 +41,7 @@ func (w world) signal(t *testing.T, p te.Path, q te.Request) map[int]uint64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	up, reserved := false, make(map[int]uint64)
+	up, reserved, left := false, make(map[int]uint64), make(map[[2]int][]rsvp.Bandwidth)
 	for quiet := false; !quiet; {
 		quiet = true
 		for i, r := range routers {
@@ -54,6 +54,9 @@ func (w world) signal(t *testing.T, p te.Path, q te.Request) map[int]uint64 {
 			for _, l := range out.Labels {
 				reserved[i] = l.Entry.Bandwidth
 			}
+			for _, b := range out.Bandwidth {
+				left[[2]int{i, b.Interface}] = append(left[[2]int{i, b.Interface}], b)
+			}
 			for _, e := range out.Events {
 				up = up || i == 0 && e.Kind == rsvp.Up
 				if e.Kind == rsvp.Failed {
@@ -65,7 +68,7 @@ func (w world) signal(t *testing.T, p te.Path, q te.Request) map[int]uint64 {
 	if !up {
 		t.Fatalf("the LSP is not up: %v", reserved)
 	}
-	return reserved
+	return reserved, left
 }
 
 // The short way has too little left: the LSP is set up by the long one, as it was found.
@@ -79,8 +82,23 @@ func TestRSVPSetsUpAnLSPAlongThePath(t *testing.T) {
 	if err != nil || !slices.Equal(p.Routers(), []string{routerID(0), routerID(2), routerID(3)}) {
 		t.Fatalf("%v: %v", p.Routers(), err)
 	}
-	reserved := w.signal(t, p, q)
+	reserved, left := w.signal(t, p, q)
 	if len(reserved) != 3 || reserved[0] != 12_500_000 || reserved[2] != 12_500_000 || reserved[3] != 0 {
 		t.Errorf("reserved by router: %v", reserved)
+	}
+	// What RSVP tells is what decides on flooding: the links of the path are flooded, and no other ones.
+	flooded := 0
+	for at, told := range left {
+		first, last := told[0], told[len(told)-1]
+		flood := te.DefaultThresholds().Flood(last.Reservable, first.Unreserved, last.Unreserved)
+		if flood != (len(told) > 1) || flood && reserved[at[0]] != q.Bandwidth {
+			t.Errorf("router %d, interface %d: told %+v, flooded: %t", at[0]+1, at[1], told, flood)
+		}
+		if flood {
+			flooded++
+		}
+	}
+	if flooded != 2 {
+		t.Errorf("%d links are flooded, want 2", flooded)
 	}
 }
