@@ -14,6 +14,9 @@ var flagValues = map[string][]string{
 	"delay": {"1ms", "10ms", "100ms", "0"}, "jitter": {"1ms", "10ms", "0"}, "loss": {"0.1", "1", "10", "0"},
 	"rate": {"1Mbit", "10Mbit", "100Mbit", "1Gbit", "0"}, "police": {"1Mbit", "10Mbit", "100Mbit", "1Gbit", "0"},
 	"burst": {"15000", "64KiB", "0"}, "queue": {"100", "1000", "0"},
+	"signalling": {"rsvp", "static"}, "last-label": {"implicit-null", "explicit-null", "own"},
+	"ttl": {"uniform", "pipe"}, "bandwidth": {"1Mbit", "10Mbit", "100Mbit", "1Gbit", "0"},
+	"setup-priority": {"0", "4", "7"}, "holding-priority": {"0", "4", "7"},
 	"runtime": {"crun", "runc"}, "servers": {"1", "3", "5"}, "xdp": {xdpAuto, xdpOff},
 }
 

@@ -16,14 +16,19 @@ import (
 func newLSP(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lsp",
-		Short: "Look at label-switched paths (MPLS)",
-		Long: `Look at the label-switched paths that a topology file has under lsps. Each leads one way: its
-first router gives labels to packets for some prefixes, and the others look at these labels alone.`,
-		Example: "  pergola lsp ls\n  pergola lsp inspect pe1--pe2",
-		Args:    cobra.ArbitraryArgs,
-		RunE:    group,
+		Short: "Look at label-switched paths (MPLS), set them up and tear them down",
+		Long: `Look at label-switched paths, set them up and tear them down. Each leads one way: its first
+router gives labels to packets for some prefixes, and the others look at these labels alone.
+
+A static one has the labels that Pergola chose for it. With a bandwidth, or --signalling rsvp, the
+routers agree on the labels by RSVP-TE (RFC 3209), and each link of the path reserves the bandwidth.`,
+		Example: "  pergola lsp add pe1 pe2 --bandwidth 50Mbit\n  pergola lsp ls\n" +
+			"  pergola lsp inspect pe1--pe2",
+		Args: cobra.ArbitraryArgs,
+		RunE: group,
 	}
-	cmd.AddCommand(newLSPLs(a), newLSPInspect(a))
+	cmd.AddCommand(newLSPLs(a), newLSPInspect(a), changesNetworks(newLSPAdd(a)), changesNetworks(newLSPSet(a)),
+		changesNetworks(newLSPReroute(a)), changesNetworks(newLSPRm(a)))
 	return cmd
 }
 
@@ -70,7 +75,16 @@ func newLSPInspect(a *app) *cobra.Command {
 				case a.JSON:
 					return a.Emit(all[at])
 				}
-				a.Table(report.LSPHops(&all[at], a.Styles))
+				l := &all[at]
+				if l.Signal == nil {
+					a.Table(report.LSPHops(l, a.Styles))
+					return nil
+				}
+				a.Table(report.SignalledLSP(l, a.Styles))
+				if l.Up {
+					fmt.Fprintln(a.Out)
+					a.Table(report.LSPHops(l, a.Styles))
+				}
 				return nil
 			})
 		},
@@ -93,16 +107,25 @@ func (a *app) withLSPs(ctx context.Context, name string, do func([]report.LSP) e
 		return err
 	}
 	defer net.Close()
-	s, err := net.Slice(ctx, net.name)
+	all, err := a.lspsOf(ctx, net)
 	if err != nil {
 		return err
+	}
+	return do(all)
+}
+
+// lspsOf gives the LSPs of a network as they are.
+func (a *app) lspsOf(ctx context.Context, net *network) ([]report.LSP, error) {
+	s, err := net.Slice(ctx, net.name)
+	if err != nil {
+		return nil, err
 	}
 	is := &api.SliceLSPs{}
 	if len(s.Spec.LSPs) > 0 {
 		if is, err = net.LSPs(ctx, net.name); err != nil {
-			return fmt.Errorf("ask for the LSPs of %s: %w", net.name, err)
+			return nil, fmt.Errorf("ask for the LSPs of %s: %w", net.name, err)
 		}
 		a.warn(report.UnreachableHosts(is.Unreachable))
 	}
-	return do(report.LSPs(s.Spec, is))
+	return report.LSPs(s.Spec, is), nil
 }

@@ -383,20 +383,26 @@ func (h *host) Underlay(context.Context) (api.UnderlayTraffic, error) {
 	return api.UnderlayTraffic{Received: 12, Sent: 3, Dropped: map[string]uint64{"unknown tunnel": 2}}, nil
 }
 
-// Queues counts a frame in each direction of a link with a rate.
-func (h *host) LSPs(_ context.Context, name string) (all []api.LSPHop, err error) {
+// LSPs says that static ones are up, and that others are by the way that they are to have.
+func (h *host) LSPs(_ context.Context, name string) (all api.SliceLSPs, err error) {
 	spec, _, err := h.store.Slice(context.Background(), name)
 	if err != nil {
-		return nil, err
+		return all, err
 	}
 	for _, l := range spec.LSPs {
+		if l.Signal != nil {
+			all.Signalled = append(all.Signalled, api.SignalledLSP{LSP: l.Name, Up: true, ID: 16,
+				Number: l.Signal.Number, Bandwidth: l.Signal.Bandwidth, Hops: l.Hops})
+			continue
+		}
 		for _, hop := range l.Hops {
-			all = append(all, api.LSPHop{LSP: l.Name, Node: hop.Node})
+			all.Hops = append(all.Hops, api.LSPHop{LSP: l.Name, Node: hop.Node})
 		}
 	}
 	return all, nil
 }
 
+// Queues counts a frame in each direction of a link with a rate.
 func (h *host) Queues(_ context.Context, name string, links ...string) (all []api.QueueTraffic, err error) {
 	spec, _, err := h.store.Slice(context.Background(), name)
 	if err != nil {

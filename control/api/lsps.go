@@ -1,8 +1,17 @@
 package api
 
+import (
+	"time"
+
+	"github.com/pergola-net/pergola/model/slice"
+	"github.com/pergola-net/pergola/model/unit"
+)
+
 // SliceLSPs says how the label-switched paths of a slice are, router by router.
 type SliceLSPs struct {
-	Hops []LSPHop `json:"hops"` // by LSP in the slice's order, and then along the path
+	Hops []LSPHop `json:"hops"` // of static LSPs, in the slice's order, and then along the path
+	// Signalled are those that RSVP-TE sets up, as they are at their ingress, in the slice's order.
+	Signalled []SignalledLSP `json:"signalled,omitempty"`
 	// Unreachable are the hosts whose routers are missing.
 	Unreachable []UnreachableHost `json:"unreachable,omitempty"`
 }
@@ -14,4 +23,27 @@ type LSPHop struct {
 	Host string `json:"host,omitempty"` // empty where the server is in no cluster
 	// Problem says why packets of the LSP do not go on here; empty: they do.
 	Problem string `json:"problem,omitempty"`
+}
+
+// SignalledLSP is a label-switched path that routers have agreed on, or are to agree on.
+type SignalledLSP struct {
+	LSP  string `json:"lsp"`
+	Host string `json:"host,omitempty"` // of the ingress; empty where the server is in no cluster
+	Up   bool   `json:"up"`
+	// Problem says why it is not up. Of one that is up: why what was asked for since is not.
+	Problem   string      `json:"problem,omitempty"`
+	ID        uint16      `json:"id,omitempty"`        // the LSP ID (RFC 3209, section 4.6.2)
+	Number    uint16      `json:"number,omitempty"`    // slice.Signal.Number of what was asked for
+	Bandwidth unit.Rate   `json:"bandwidth,omitempty"` // that each link has reserved for it, in bit/s
+	Hops      []slice.Hop `json:"hops,omitempty"`      // the way that it has; as the routers recorded it
+	Since     time.Time   `json:"since,omitzero"`      // when it was asked for
+}
+
+// LSPPatch changes a label-switched path. What is nil, or empty, stays as it is.
+type LSPPatch struct {
+	Path      []string   `json:"path,omitempty" doc:"routers on the way"`
+	To        []string   `json:"to,omitempty" doc:"prefixes whose packets go this way"`
+	Bandwidth *unit.Rate `json:"bandwidth,omitempty" doc:"bit/s that each link reserves; 0: none"`
+	Setup     *int       `json:"setup_priority,omitempty" minimum:"0" maximum:"7" doc:"0 is the best"`
+	Holding   *int       `json:"holding_priority,omitempty" minimum:"0" maximum:"7" doc:"0 is the best"`
 }

@@ -32,11 +32,6 @@ func (c *Client) Queues(ctx context.Context, slice string, links ...string) (*ap
 	return get[api.SliceQueues](ctx, c, target)
 }
 
-// LSPs says how the label-switched paths of a slice are.
-func (c *Client) LSPs(ctx context.Context, slice string) (*api.SliceLSPs, error) {
-	return get[api.SliceLSPs](ctx, c, path("slices", slice, "lsps"))
-}
-
 // Verify compares the fast path's mirror with the kernel of a router; an empty node means all routers of the slice.
 func (c *Client) Verify(ctx context.Context, slice, node string) (*api.Verification, error) {
 	target := path("slices", slice, "verify")

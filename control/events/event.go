@@ -28,6 +28,8 @@ const (
 	NodeWanted    Kind = "node-wanted"    // a user asked for start, stop, pause, resume or restart
 	LinkChanged   Kind = "link-changed"   // a link went up or down
 	LinkWanted    Kind = "link-wanted"    // a user asked for a link's state or shape
+	LSPChanged    Kind = "lsp-changed"    // an LSP that is signalled went up or down, or is another one
+	LSPWanted     Kind = "lsp-wanted"     // a user asked for an LSP, or for another path of one
 	Failed        Kind = "failed"         // an action failed; it is tried again
 	HostRefused   Kind = "host-refused"   // a machine used a revoked certificate
 

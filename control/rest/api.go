@@ -104,6 +104,7 @@ func (s *server) register(mux *http.ServeMux, a huma.API) {
 	s.registerCluster(a)
 	s.registerHosts(a)
 	s.registerReservations(a)
+	s.registerLSPs(a)
 	s.registerMembers(a)
 	s.registerExec(mux, a)
 	s.registerBlobs(mux, a)

@@ -19,7 +19,6 @@ func (s *server) registerFastPath(a huma.API) {
 		describe("node-fastpath", "What the fast path does for a router"))
 	huma.Get(a, "/v1/slices/{slice}/traffic", s.traffic, describe("traffic",
 		"What went through the interfaces of a slice"))
-	huma.Get(a, "/v1/slices/{slice}/lsps", s.lsps, describe("lsps", "How the label-switched paths of a slice are"))
 	huma.Get(a, "/v1/slices/{slice}/queues", s.queues, describe("queues",
 		"What went through the queues of a slice's links"))
 	huma.Post(a, "/v1/slices/{slice}/verify", s.verify, describe("verify",

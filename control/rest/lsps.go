@@ -1,13 +1,51 @@
 package rest
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"slices"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/model/slice"
+	"github.com/pergola-net/pergola/model/topology"
 )
+
+// LSPInput names an LSP.
+type LSPInput struct {
+	SliceInput
+	LSP string `path:"lsp" doc:"Name of the LSP."`
+}
+
+type lspAddInput struct {
+	SliceInput
+	Body topology.LSP
+}
+
+type lspPatchInput struct {
+	LSPInput
+	Body api.LSPPatch
+}
+
+func (s *server) registerLSPs(a huma.API) {
+	huma.Get(a, "/v1/slices/{slice}/lsps", s.lsps, describe("lsps", "How the label-switched paths of a slice are"))
+	huma.Post(a, "/v1/slices/{slice}/lsps", func(ctx context.Context, in *lspAddInput) (*body[slice.LSP], error) {
+		added, err := s.Controller.AddLSP(ctx, in.Slice, in.Body)
+		return answer(added, err)
+	}, describe("add-lsp", "Add a label-switched path to a slice that runs"))
+	huma.Patch(a, "/v1/slices/{slice}/lsps/{lsp}", func(ctx context.Context, in *lspPatchInput) (*struct{}, error) {
+		return nil, problem(s.Controller.SetLSP(ctx, in.Slice, in.LSP, in.Body))
+	}, describe("set-lsp", "Change a label-switched path"), noContent)
+	huma.Post(a, "/v1/slices/{slice}/lsps/{lsp}/reroute", func(ctx context.Context, in *LSPInput) (*struct{},
+		error) {
+		return nil, problem(s.Controller.RerouteLSP(ctx, in.Slice, in.LSP))
+	}, describe("reroute-lsp", "Look for the way of a label-switched path again"), noContent)
+	huma.Delete(a, "/v1/slices/{slice}/lsps/{lsp}", func(ctx context.Context, in *LSPInput) (*struct{}, error) {
+		return nil, problem(s.Controller.RemoveLSP(ctx, in.Slice, in.LSP))
+	}, describe("remove-lsp", "Remove a label-switched path that was added to a slice while it ran"), noContent)
+}
 
 func (s *server) lsps(ctx context.Context, in *PartInput) (*body[api.SliceLSPs], error) {
 	spec, _, err := s.Controller.Slice(ctx, in.Slice)
@@ -15,19 +53,25 @@ func (s *server) lsps(ctx context.Context, in *PartInput) (*body[api.SliceLSPs],
 		return nil, problem(err)
 	}
 	own := func(ctx context.Context) (part api.SliceLSPs, err error) {
-		part.Hops, err = s.Agent.LSPs(ctx, in.Slice)
+		part, err = s.Agent.LSPs(ctx, in.Slice)
+		if s.Cluster == nil {
+			return part, err
+		}
 		for i := range part.Hops {
-			if s.Cluster != nil {
-				part.Hops[i].Host = s.Cluster.Self()
-			}
+			part.Hops[i].Host = s.Cluster.Self()
+		}
+		for i := range part.Signalled {
+			part.Signalled[i].Host = s.Cluster.Self()
 		}
 		return part, err
 	}
 	all := api.SliceLSPs{Hops: []api.LSPHop{}}
 	all.Unreachable, err = gather(ctx, s, *in, http.MethodGet, "lsps", own, func(part api.SliceLSPs) {
 		all.Hops = append(all.Hops, part.Hops...)
+		all.Signalled = append(all.Signalled, part.Signalled...)
 	})
 	orderHops(spec, all.Hops)
+	slices.SortFunc(all.Signalled, func(a, b api.SignalledLSP) int { return cmp.Compare(a.LSP, b.LSP) })
 	return answer(all, err)
 }
 

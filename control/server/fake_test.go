@@ -314,9 +314,9 @@ func (f *fakeAgent) Underlay(context.Context) (api.UnderlayTraffic, error) {
 }
 
 // LSPs finds nothing wrong with own nodes.
-func (f *fakeAgent) LSPs(ctx context.Context, name string) (all []api.LSPHop, err error) {
+func (f *fakeAgent) LSPs(ctx context.Context, name string) (all api.SliceLSPs, err error) {
 	for _, n := range f.own(ctx, name) {
-		all = append(all, api.LSPHop{LSP: "a--c", Node: n})
+		all.Hops = append(all.Hops, api.LSPHop{LSP: "a--c", Node: n})
 	}
 	return all, nil
 }

@@ -38,6 +38,7 @@ import (
 	"github.com/pergola-net/pergola/host/agent/report"
 	"github.com/pergola-net/pergola/host/agent/serve"
 	"github.com/pergola-net/pergola/host/agent/sockets"
+	"github.com/pergola-net/pergola/host/agent/speakers"
 	"github.com/pergola-net/pergola/host/member"
 	"github.com/pergola-net/pergola/host/plan"
 	"github.com/pergola-net/pergola/host/sliver"
@@ -73,6 +74,7 @@ type Agent struct {
 	driver     *drive.Driver
 	fastPath   *fastpath.FastPath
 	labels     *labels.Labels
+	speakers   *speakers.Speakers
 	sockets    *sockets.Sockets
 	bound      *bound.Ports
 	reports    *report.Reports
@@ -101,6 +103,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	a.machine = machine.New(cfg.Runtime, cfg.Platform, a.Wake)
 	a.fastPath = fastpath.New(cfg.Log, a.metrics.Differed)
 	a.labels = labels.New(cfg.Log)
+	a.speakers = speakers.New(cfg.Log, a.Wake)
 	a.inputs = inputs.New(inputs.Config{
 		Host: cfg.Host, Cluster: cfg.Cluster, Store: cfg.Store, Contact: contact, Terms: cfg.Terms,
 		Reservable: cfg.Platform.Reservable(), Log: cfg.Log, Fenced: a.isFenced,
@@ -118,7 +121,8 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 		Warn: a.reports.Warn, Restarted: a.reports.CountRestart, Wake: a.Wake,
 	})
 	a.membership = newMembership(cfg, a.machine, a.inputs, a.driver, contact, watchdog, a.Wake, a.replan)
-	a.Server = serve.New(cfg.Host, cfg.Cluster == nil, a.machine, a.inputs, a.fastPath, a.labels, cfg.Decider)
+	a.Server = serve.New(cfg.Host, cfg.Cluster == nil, a.machine, a.inputs, a.fastPath, a.labels, a.speakers,
+		cfg.Decider)
 	changes := rate.NewLimiter(changesPerSecond, changesAtOnce)
 	a.sockets = sockets.New(a.Server, cfg.Runtime.Listen, changes, cfg.Log)
 	a.bound = bound.New(bound.Config{
@@ -159,6 +163,7 @@ func (a *Agent) Run(ctx context.Context) error {
 func (a *Agent) close() {
 	a.sockets.Close()
 	a.bound.Wait()
+	a.speakers.Close()
 	a.machine.Runtime.Close()
 	if err := a.fastPath.Close(); err != nil {
 		a.cfg.Log.Warn("close the fast path", "error", err)

@@ -12,6 +12,7 @@ import (
 	"github.com/pergola-net/pergola/host/agent/observe"
 	"github.com/pergola-net/pergola/host/agent/report"
 	"github.com/pergola-net/pergola/host/agent/sockets"
+	"github.com/pergola-net/pergola/host/agent/speakers"
 	"github.com/pergola-net/pergola/host/agent/waits"
 	"github.com/pergola-net/pergola/host/plan"
 	"github.com/pergola-net/pergola/host/reconcile"
@@ -84,9 +85,13 @@ func (a *Agent) pass(ctx context.Context) time.Duration {
 // syncFastPath makes the data path forward as is wanted. Labels are there before the frames that get them.
 func (a *Agent) syncFastPath(at plan.Place, inputs []plan.Input, seen *observe.Snapshot) {
 	path, want := a.machine.DataPath(), labels.Of(at, inputs, seen)
+	signalled := speakers.Of(at, inputs, seen)
 	a.labels.Add(path, want)
+	a.speakers.Sync(path, signalled)
+	a.speakers.Steer(signalled, want.Routers)
 	a.fastPath.Sync(path, fastpath.Routers(inputs, seen, want.Routers))
 	a.labels.Prune(want)
+	a.speakers.Prune(signalled)
 }
 
 // interruptible gives the context of a plan, which replan ends.

@@ -7,9 +7,31 @@ import "github.com/pergola-net/pergola/model/slice"
 func (b *builder) leavesLabelled() bool {
 	for i := range b.Spec.LSPs {
 		l := &b.Spec.LSPs[i]
+		if l.Signal != nil {
+			if b.routersLeaveWalk() {
+				return true
+			}
+			continue
+		}
 		for j, h := range l.Hops[:len(l.Hops)-1] {
 			e := slice.End{Node: h.Node, Interface: h.Out}
 			if l.Hops[j+1].Label != slice.ImplicitNull && b.leavesWalk(e) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// routersLeaveWalk reports whether frames of any router here leave the walk: an LSP that is signalled may go anywhere.
+func (b *builder) routersLeaveWalk() bool {
+	for i := range b.Spec.Nodes {
+		n := &b.Spec.Nodes[i]
+		if !n.SwitchesLabels() {
+			continue
+		}
+		for _, at := range n.Interfaces {
+			if b.leavesWalk(slice.End{Node: n.Name, Interface: at.Name}) {
 				return true
 			}
 		}

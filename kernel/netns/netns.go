@@ -44,6 +44,20 @@ func Open(path string) (*os.File, error) {
 	return f, nil
 }
 
+// OpenSame holds the namespace of a process, if its inode is the one that was observed; else the error is ErrGone.
+func OpenSame(pid int, inode uint64) (*os.File, error) {
+	ns, err := Open(Path(pid))
+	if err != nil {
+		return nil, err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(ns.Fd()), &st); err != nil || st.Ino != inode {
+		err = fmt.Errorf("open the network namespace of process %d: %w", pid, errors.Join(ErrGone, err))
+		return nil, errors.Join(err, ns.Close())
+	}
+	return ns, nil
+}
+
 // Here opens the namespace of the calling goroutine: that of the process, unless it was called by In, Do or New.
 func Here() (*os.File, error) { return Open("/proc/thread-self/ns/net") }
 

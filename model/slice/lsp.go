@@ -1,6 +1,11 @@
 package slice
 
-import "net/netip"
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/pergola-net/pergola/model/unit"
+)
 
 // LSP is a label-switched path (RFC 3031, 3.15): packets to some prefixes get a label at the first router of it, and
 // the routers behind look at labels alone. It leads one way.
@@ -13,7 +18,31 @@ type LSP struct {
 	// the ingress has a route to this very prefix.
 	To  []netip.Prefix `json:"to"`
 	TTL TTLModel       `json:"ttl,omitempty"` // empty: Uniform
+	// Signal is what the ingress asks for by RSVP-TE. Hops are then what the path has to have: the ingress, the
+	// egress, and routers between them; they have no labels, which the routers choose. Where In is empty, the path
+	// to that router is not said. nil: the LSP is static.
+	Signal *Signal `json:"signal,omitempty"`
+	// ByHand is true of an LSP that a user added while the network ran. Newer versions of the file keep it.
+	ByHand bool `json:"by_hand,omitempty"`
 }
+
+// Signal is what RSVP-TE sets an LSP up with (RFC 3209).
+type Signal struct {
+	// Number is another one where something else is asked for, so that the new LSP is set up before the old one is
+	// torn down: 1 to LastNumber. The ingress makes LSP IDs of it (RFC 3209, section 4.6.2).
+	Number    uint16    `json:"number"`
+	Bandwidth unit.Rate `json:"bandwidth,omitempty"` // that is reserved on each link; 0: none
+	// Setup and Holding are priorities (RFC 3209, section 4.7.1), 0 being the best: which LSPs this one may take
+	// bandwidth from, and which may take it from this one.
+	Setup   uint8 `json:"setup"`
+	Holding uint8 `json:"holding"`
+}
+
+// LastNumber is the largest Signal.Number.
+const LastNumber = 1<<12 - 1
+
+// LowestPriority is that of LSPs without one.
+const LowestPriority = 7
 
 // Hop is a router on an LSP.
 type Hop struct {
@@ -34,6 +63,7 @@ const (
 	FirstLabel    = 16
 	LastStatic    = 15_999
 	LastStaticFTN = 1<<19 - 1 // the largest LSP.ID
+	MaxTunnel     = 1<<16 - 1 // the largest LSP.ID of one that is signalled: a tunnel's number (RFC 3209, 4.6.1)
 )
 
 // TTLModel says how an LSP counts hops (RFC 3443).
@@ -50,6 +80,36 @@ func (l *LSP) Ingress() string { return l.Hops[0].Node }
 
 // Egress is the last router.
 func (l *LSP) Egress() string { return l.Hops[len(l.Hops)-1].Node }
+
+// NumberAfter is the number of a signalled LSP that was another one before, or nil: the same where the same is asked
+// for.
+func (l *LSP) NumberAfter(was *LSP) uint16 {
+	if was == nil || was.Signal == nil {
+		return 1
+	}
+	asked := *was.Signal
+	asked.Number = l.Signal.Number
+	if asked == *l.Signal && slices.Equal(l.Hops, was.Hops) {
+		return was.Signal.Number
+	}
+	return was.Signal.Next()
+}
+
+// IsSignalled reports whether a slice has an LSP that RSVP-TE sets up.
+func (s *Slice) IsSignalled() bool {
+	return slices.ContainsFunc(s.LSPs, func(l LSP) bool { return l.Signal != nil })
+}
+
+// SwitchesLabels reports whether a node can be on an LSP.
+func (n *Node) SwitchesLabels() bool { return n.Kind == Router && n.FastPath != FastPathOff }
+
+// Next is the number after that of s. None is 0.
+func (s *Signal) Next() uint16 {
+	if s.Number == LastNumber {
+		return 1
+	}
+	return s.Number + 1
+}
 
 // LSP gives the LSP of that name, or nil; so does a slice that is nil.
 func (s *Slice) LSP(name string) *LSP {

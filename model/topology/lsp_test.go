@@ -92,6 +92,17 @@ func TestFaultsOfLSPsAreNamed(t *testing.T) {
 		`{path: [pe1, p1], last_label: none}`: `unknown last_label "none"`,
 		`{name: a b, path: [pe1, p1]}`:        `"a b" is not a name of a label-switched path`,
 
+		`{path: [pe1, pe2], bandwidth: 5x}`:    `bandwidth: "5x" is not a rate`,
+		`{path: [pe1, p1], signalling: ldp}`:   `unknown signalling "ldp"`,
+		`{path: [pe1, p1], setup_priority: 4}`: "a static LSP has no setup_priority",
+
+		`{path: [pe1, p1], bandwidth: 5Mbit, signalling: static}`: "a static LSP has no bandwidth",
+		`{path: [pe1, p1], signalling: rsvp, setup_priority: 8}`:  "priority 8 is out of range",
+
+		`{path: [pe1, p1], signalling: rsvp, last_label: implicit-null}`: "a label of the last router's own",
+
+		`{path: [pe1, p1], signalling: rsvp, setup_priority: 3, holding_priority: 4}`: "from each other",
+
 		`{path: [p1, p2], last_label: implicit-null}`: "implicit-null leaves no label at all",
 
 		`{path: [p1, p2], to: [10.0.0.0/8, "::/0"], last_label: explicit-null}`: "explicit null is another",
@@ -105,5 +116,55 @@ func TestFaultsOfLSPsAreNamed(t *testing.T) {
 		} else if !strings.Contains(found.Error(), want) {
 			t.Errorf("%s: no %q in\n%s", lsp, want, found.Error())
 		}
+	}
+}
+
+func TestSignalledLSPsHaveNumbersInPlaceOfLabels(t *testing.T) {
+	const file = fourRouters + `lsps:
+  - {name: gold, path: [pe1, "p2:eth3", pe2], bandwidth: 50Mbit, setup_priority: 3, holding_priority: 1}
+  - {name: plain, path: [p1, p2], signalling: rsvp}
+  - {name: static, path: [p2, p1]}
+`
+	s := mustResolve(t, mustParse(t, "lab.yaml", []byte(file)), nil)
+	compare := cmpopts.EquateComparable(netip.Prefix{})
+	want := slice.LSP{Name: "gold", ID: 1, To: s.Node("pe2").Loopbacks,
+		Hops:   []slice.Hop{{Node: "pe1"}, {Node: "p2", Out: "eth3"}, {Node: "pe2", In: "eth2"}},
+		Signal: &slice.Signal{Number: 1, Bandwidth: 50_000_000, Setup: 3, Holding: 1}}
+	if diff := cmp.Diff(want, *s.LSP("gold"), compare); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if got := *s.LSP("plain").Signal; got != (slice.Signal{Number: 1, Setup: 7, Holding: 7}) {
+		t.Errorf("without a bandwidth: %+v", got)
+	}
+	checkDescription(t, s)
+
+	// Another bandwidth is another number; the rest keeps its own.
+	later := mustResolve(t, mustParse(t, "lab.yaml", []byte(strings.Replace(file, "50Mbit", "60Mbit", 1))), s)
+	if got := later.LSP("gold"); got.ID != 1 || got.Signal.Number != 2 || later.LSP("plain").Signal.Number != 1 {
+		t.Errorf("changed: %+v, %+v", got.Signal, later.LSP("plain").Signal)
+	}
+}
+
+func TestLSPsThatWereAddedByHandStay(t *testing.T) {
+	running := mustResolve(t, mustParse(t, "lab.yaml", []byte(fourRouters)), nil)
+	added := *running
+	hand := LSP{Name: "hand", Path: Strings{"pe1", "pe2"}, Bandwidth: "5Mbit"}
+	if found := SetLSPs(&added, running, []LSP{hand}, map[string]bool{"hand": true}); len(found) > 0 {
+		t.Fatal(found)
+	}
+	s := mustResolve(t, mustParse(t, "lab.yaml", []byte(fourRouters)), &added)
+	if got := s.LSP("hand"); got == nil || !got.ByHand || got.Signal.Bandwidth != 5_000_000 {
+		t.Errorf("after a newer version: %+v", got)
+	}
+	const named = fourRouters + "lsps: [{name: hand, path: [p1, p2]}]\n"
+	if got := mustResolve(t, mustParse(t, "lab.yaml", []byte(named)), &added).LSP("hand"); got.ByHand {
+		t.Errorf("the file has it now, and it is still the one of before: %+v", got)
+	}
+	without := strings.Replace(fourRouters, "  pe2: {routing: ospf}\n", "", 1)
+	without = strings.ReplaceAll(without, "  - [p2, pe2]\n", "")
+	_, found := Resolve(mustParse(t, "lab.yaml", []byte(without)), &added)
+	const want = "an LSP that was added by hand no longer fits: no node is"
+	if found == nil || !strings.Contains(found.Error(), want) {
+		t.Errorf("without one of its ends: %v", found)
 	}
 }

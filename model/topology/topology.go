@@ -6,6 +6,8 @@ import (
 	"github.com/pergola-net/pergola/model/topology/diagnostic"
 	"github.com/pergola-net/pergola/model/topology/encode"
 	"github.com/pergola-net/pergola/model/topology/file"
+	"github.com/pergola-net/pergola/model/topology/resolve"
+	"github.com/pergola-net/pergola/model/unit"
 )
 
 // The types of a topology file. Package file says what each field means.
@@ -29,6 +31,12 @@ type (
 	ISIS = file.ISIS
 	// Interface is what a node says about one of its interfaces.
 	Interface = file.Interface
+	// LSP is a label-switched path of the file.
+	LSP = file.LSP
+	// Signalling is how the routers of an LSP learn its labels.
+	Signalling = file.Signalling
+	// LastLabel is the label that the last router of an LSP wants.
+	LastLabel = file.LastLabel
 	// Link joins two interfaces, or more (a LAN).
 	Link = file.Link
 	// LinkAttributes are what defaults and links can say.
@@ -77,6 +85,9 @@ const (
 	DSCPNone = file.DSCPNone
 )
 
+// SignallingRSVP is the setting of LSPs that RSVP-TE sets up.
+const SignallingRSVP = file.SignallingRSVP
+
 type (
 	// Diagnostic is one thing that is wrong with a topology.
 	Diagnostic = diagnostic.Diagnostic
@@ -86,6 +97,22 @@ type (
 
 // Describe is the reverse of Resolve: it gives a topology from which the same slice is resolved.
 func Describe(s *slice.Slice) (*Topology, Diagnostics) { return describe.Slice(s) }
+
+// SetLSPs gives a slice these label-switched paths in place of those that it has; prev is the version before, whose
+// numbers and labels stay. Those named in byHand were added while the slice ran. Where anything is wrong, the slice
+// stays as it is.
+func SetLSPs(s, prev *slice.Slice, all []LSP, byHand map[string]bool) Diagnostics {
+	return resolve.LSPs(s, prev, all, byHand)
+}
+
+// LSPOf writes a label-switched path as a file would.
+func LSPOf(l *slice.LSP) LSP { return file.LSPOf(l) }
+
+// NameOfLSP is the name of a label-switched path: that which is written, or one made of the routers at its ends.
+func NameOfLSP(l *LSP) string { return resolve.NameOfLSP(l) }
+
+// RateOf is the shortest way to write a rate.
+func RateOf(r unit.Rate) Rate { return file.RateOf(r) }
 
 // IsPath reports whether the source of a volume is a path of the host, and not a name.
 func IsPath(source string) bool { return file.IsPath(source) }

@@ -1,12 +1,8 @@
 package fastpath
 
 import (
-	"errors"
-	"fmt"
 	"maps"
 	"os"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/pergola-net/pergola/datapath/mirror"
 	"github.com/pergola-net/pergola/host/agent/observe"
@@ -54,15 +50,4 @@ func (r Router) equal(o Router) bool {
 }
 
 // open opens a router's network namespace, if it still is the one that was observed.
-func (r Router) open() (*os.File, error) {
-	ns, err := netns.Open(netns.Path(r.PID))
-	if err != nil {
-		return nil, err
-	}
-	var st unix.Stat_t
-	if err := unix.Fstat(int(ns.Fd()), &st); err != nil || st.Ino != r.NetNS {
-		err = fmt.Errorf("open the network namespace of process %d: %w", r.PID, errors.Join(netns.ErrGone, err))
-		return nil, errors.Join(err, ns.Close())
-	}
-	return ns, nil
-}
+func (r Router) open() (*os.File, error) { return netns.OpenSame(r.PID, r.NetNS) }

@@ -42,7 +42,7 @@ func (l *Labels) Add(path machine.DataPath, want Want) {
 		if was, there := l.is[k]; there && reflect.DeepEqual(was, e) {
 			continue
 		}
-		err := put(path, k, e)
+		err := Put(path, k, e)
 		if err != nil {
 			if l.failed[k] == nil {
 				l.log.Error("write a label", "label", k.String(), "error", err)
@@ -61,10 +61,10 @@ func (l *Labels) Prune(want Want) {
 	defer l.mu.Unlock()
 	maps.DeleteFunc(l.failed, func(k Key, _ error) bool { _, wanted := want.Entries[k]; return !wanted })
 	for k := range l.is {
-		if _, wanted := want.Entries[k]; wanted || !isStatic(k) {
+		if _, wanted := want.Entries[k]; wanted || !k.IsStatic() {
 			continue
 		}
-		if err := remove(l.path, k); err != nil {
+		if err := Remove(l.path, k); err != nil {
 			l.log.Error("remove a label", "label", k.String(), "error", err)
 			continue
 		}
@@ -113,22 +113,24 @@ func (k Key) String() string {
 	return fmt.Sprintf("label %d of space %#x", k.Number, k.Space)
 }
 
-// isStatic reports whether an entry is of the numbers that LSPs have which are not signalled.
-func isStatic(k Key) bool {
+// IsStatic reports whether an entry is of the numbers that LSPs have which are not signalled.
+func (k Key) IsStatic() bool {
 	if k.FTN {
 		return k.Number <= slice.LastStaticFTN
 	}
 	return k.Number <= slice.LastStatic
 }
 
-func put(path machine.DataPath, k Key, e datapath.NHLFE) error {
+// Put writes an entry, in place of the one that is there.
+func Put(path machine.DataPath, k Key, e datapath.NHLFE) error {
 	if k.FTN {
 		return path.SetFTN(k.Space, k.Number, e)
 	}
 	return path.SetLabel(k.Space, k.Number, e)
 }
 
-func remove(path machine.DataPath, k Key) error {
+// Remove removes an entry. It is no error if it is not there.
+func Remove(path machine.DataPath, k Key) error {
 	if k.FTN {
 		return path.DeleteFTN(k.Space, k.Number)
 	}

@@ -68,7 +68,7 @@ func TestEntriesAreOfThePorts(t *testing.T) {
 		}
 		return [6]byte(m)
 	}
-	a, b, c := spaceOf(7, s.Node("a")), spaceOf(7, s.Node("b")), spaceOf(7, s.Node("c"))
+	a, b, c := SpaceOf(7, s.Node("a")), SpaceOf(7, s.Node("b")), SpaceOf(7, s.Node("c"))
 	push := func(label uint32) []datapath.Label { return []datapath.Label{{Label: label}} }
 	toB := datapath.NHLFE{Port: port("a", "eth1"), MAC: mac("b", "eth1"), TTL: 255, KeepClass: true}
 	toC := datapath.NHLFE{
@@ -197,7 +197,7 @@ func TestOnlyWhatDiffersIsWritten(t *testing.T) {
 	check("another port", pass(l, want), 2, want.Entries)
 	check("nothing", pass(l, Want{}), 0, nil)
 
-	refused := Key{spaceOf(7, s.Node("b")), 16, false}
+	refused := Key{SpaceOf(7, s.Node("b")), 16, false}
 	p.refuse[refused] = true
 	pass(l, want)
 	lsp := s.LSP("a--c")

@@ -46,6 +46,9 @@ func Of(at plan.Place, inputs []plan.Input, seen *observe.Snapshot) Want {
 		}
 		for j := range spec.LSPs {
 			l := &spec.LSPs[j]
+			if l.Signal != nil {
+				continue
+			}
 			for k := range l.Hops {
 				if n := t.nodes[l.Hops[k].Node]; n != nil && at.Owns(n) {
 					t.add(l, k, n)
@@ -108,7 +111,7 @@ func (t *tables) add(l *slice.LSP, hop int, n *slice.Node) {
 	if next.Label != slice.ImplicitNull {
 		e.Push = []datapath.Label{{Label: next.Label}}
 	}
-	if e.MAC, ok = macOf(t.nodes[next.Node], next.In); !ok {
+	if e.MAC, ok = MACOf(t.nodes[next.Node], next.In); !ok {
 		t.miss(l, n, next.Node+" has no interface "+next.In)
 		return
 	}
@@ -122,9 +125,9 @@ func (t *tables) miss(l *slice.LSP, n *slice.Node, why string) {
 // keyOf names the entry of a hop: where an LSP begins it is an FTN.
 func keyOf(id uint16, l *slice.LSP, hop int, n *slice.Node) Key {
 	if hop == 0 {
-		return Key{spaceOf(id, n), l.ID, true}
+		return Key{SpaceOf(id, n), l.ID, true}
 	}
-	return Key{spaceOf(id, n), l.Hops[hop].Label, false}
+	return Key{SpaceOf(id, n), l.Hops[hop].Label, false}
 }
 
 // port gives the ifindex of the substrate's end of a node's interface.
@@ -137,7 +140,8 @@ func (t *tables) port(n *slice.Node, name string) (index int, ok bool) {
 	return index, ok
 }
 
-func macOf(n *slice.Node, name string) (mac [6]byte, ok bool) {
+// MACOf is the address of an interface of a node, or of nil.
+func MACOf(n *slice.Node, name string) (mac [6]byte, ok bool) {
 	if n == nil {
 		return mac, false
 	}
@@ -152,9 +156,9 @@ func macOf(n *slice.Node, name string) (mac [6]byte, ok bool) {
 	return [6]byte(text), true
 }
 
-// spaceOf numbers the label space of a router: by its slice, and the least number of its interfaces. On one host no two
+// SpaceOf numbers the label space of a router: by its slice, and the least number of its interfaces. On one host no two
 // routers have the same.
-func spaceOf(id uint16, n *slice.Node) uint32 {
+func SpaceOf(id uint16, n *slice.Node) uint32 {
 	var least uint16
 	for i := range n.Interfaces {
 		if port := n.Interfaces[i].Port; least == 0 || port < least {

@@ -9,24 +9,45 @@ import (
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-// LSPs says how the label-switched paths of a slice are at the routers of this host.
-func (s *Server) LSPs(_ context.Context, name string) ([]api.LSPHop, error) {
+// LSPs says how the label-switched paths of a slice are at the routers of this host: static ones at each of these,
+// others where they begin.
+func (s *Server) LSPs(_ context.Context, name string) (part api.SliceLSPs, err error) {
 	w, err := s.inputs.Slice(name)
 	if err != nil {
-		return nil, err
+		return part, err
 	}
-	all := []api.LSPHop{}
 	share := s.share(w.Spec.ID)
+	owns := func(node string) bool { return share != nil && share.OwnsNamed(node) }
 	for i := range w.Spec.LSPs {
 		l := &w.Spec.LSPs[i]
+		if l.Signal != nil {
+			if owns(l.Ingress()) {
+				part.Signalled = append(part.Signalled, s.signalled(w, l))
+			}
+			continue
+		}
 		for hop := range l.Hops {
-			if share != nil && share.OwnsNamed(l.Hops[hop].Node) {
-				node := l.Hops[hop].Node
-				all = append(all, api.LSPHop{LSP: l.Name, Node: node, Problem: s.lspProblem(w, l, hop)})
+			if node := l.Hops[hop].Node; owns(node) {
+				part.Hops = append(part.Hops,
+					api.LSPHop{LSP: l.Name, Node: node, Problem: s.lspProblem(w, l, hop)})
 			}
 		}
 	}
-	return all, nil
+	return part, nil
+}
+
+// signalled says how an LSP is that begins here. It is not up where no packets get its label.
+func (s *Server) signalled(w *plan.Input, l *slice.LSP) api.SignalledLSP {
+	is := s.speakers.State(w.Spec, l)
+	out := api.SignalledLSP{LSP: l.Name, Up: is.Up, Problem: is.Problem, ID: is.ID, Number: is.Number,
+		Bandwidth: is.Bandwidth, Hops: is.Hops, Since: is.Since}
+	if is.Up {
+		why := s.fastPath.Unlabelled(sliver.ID{Slice: w.Spec.ID, Node: l.Ingress()}, l.To)
+		if why != "" {
+			out.Up, out.Problem = false, l.Ingress()+": "+why
+		}
+	}
+	return out
 }
 
 // share says which parts of a slice the last pass found to be of this host; nil: there was none.

@@ -14,6 +14,7 @@ import (
 	"github.com/pergola-net/pergola/host/agent/inputs"
 	"github.com/pergola-net/pergola/host/agent/labels"
 	"github.com/pergola-net/pergola/host/agent/machine"
+	"github.com/pergola-net/pergola/host/agent/speakers"
 	"github.com/pergola-net/pergola/host/lack"
 	"github.com/pergola-net/pergola/host/member"
 	"github.com/pergola-net/pergola/host/plan"
@@ -32,6 +33,7 @@ type Server struct {
 	inputs   *inputs.Inputs
 	fastPath *fastpath.FastPath
 	labels   *labels.Labels
+	speakers *speakers.Speakers
 	decider  Decider                     // may be nil
 	planned  atomic.Pointer[plan.Wanted] // by the last pass; nil: there was none
 
@@ -41,9 +43,9 @@ type Server struct {
 
 // New gives a server for a host, which is alone if it is in no cluster.
 func New(host string, alone bool, m *machine.Machine, in *inputs.Inputs, f *fastpath.FastPath, l *labels.Labels,
-	d Decider) *Server {
+	p *speakers.Speakers, d Decider) *Server {
 	return &Server{
-		host: host, alone: alone, machine: m, inputs: in, fastPath: f, labels: l, decider: d,
+		host: host, alone: alone, machine: m, inputs: in, fastPath: f, labels: l, speakers: p, decider: d,
 		looks: make(map[string]look),
 	}
 }

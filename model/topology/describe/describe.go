@@ -33,7 +33,7 @@ func Slice(s *slice.Slice) (*file.Topology, diagnostic.Diagnostics) {
 		d.t.Links = append(d.t.Links, d.link(l))
 	}
 	for i := range s.LSPs {
-		d.t.LSPs = append(d.t.LSPs, lsp(&s.LSPs[i]))
+		d.t.LSPs = append(d.t.LSPs, file.LSPOf(&s.LSPs[i]))
 	}
 	for i := range s.Checks {
 		d.t.Checks = append(d.t.Checks, check(&s.Checks[i]))
@@ -166,24 +166,6 @@ func writeRouting(out *file.Node, has, is *slice.Routing) {
 			out.Networks = append(out.Networks, p.String())
 		}
 	}
-}
-
-func lsp(l *slice.LSP) file.LSP {
-	out := file.LSP{Name: l.Name, To: prefixes(l.To), TTL: l.TTL, Last: file.LastOwn}
-	for _, h := range l.Hops {
-		at := h.Node
-		if h.Out != "" {
-			at += ":" + h.Out
-		}
-		out.Path = append(out.Path, at)
-	}
-	switch l.Hops[len(l.Hops)-1].Label {
-	case slice.ImplicitNull:
-		out.Last = ""
-	case slice.ExplicitNull, slice.ExplicitNull6:
-		out.Last = file.LastExplicitNull
-	}
-	return out
 }
 
 func check(c *slice.Check) file.Check {

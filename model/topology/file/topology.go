@@ -272,11 +272,25 @@ type Filter struct {
 // LSP is a label-switched path. It leads one way.
 type LSP struct {
 	Name string         `json:"name,omitempty" doc:"Name. Default: first--last router of the path."`
-	Path Strings        `json:"path" doc:"Routers on the way, each a neighbour of the one before: [pe1, p1, pe2]. Where two links join them, pe1:eth2 says by which interface packets leave."`
+	Path Strings        `json:"path" doc:"Routers on the way, each a neighbour of the one before: [pe1, p1, pe2]. Where two links join them, pe1:eth2 says by which interface packets leave. With signalling, routers may be left out."`
 	To   Strings        `json:"to,omitempty" doc:"Prefixes whose packets go this way, if the first router has a route to exactly this prefix. Default: the loopback addresses of the last router."`
-	Last LastLabel      `json:"last_label,omitempty" enum:"implicit-null,explicit-null,own" doc:"With which label packets come to the last router: none, as the router before takes it off; label 0 or 2; or one of its own. Default: implicit-null."`
+	Last LastLabel      `json:"last_label,omitempty" enum:"implicit-null,explicit-null,own" doc:"With which label packets come to the last router: none, as the router before takes it off; label 0 or 2; or one of its own. Default: implicit-null; own, and nothing else, with signalling."`
 	TTL  slice.TTLModel `json:"ttl,omitempty" enum:"uniform,pipe" doc:"uniform: each router on the way counts as a hop, and traceroute shows it; pipe: the path is one hop. Default: uniform."`
+
+	Signalling Signalling `json:"signalling,omitempty" enum:"static,rsvp" doc:"static: the labels are chosen with the file; rsvp: the routers agree on them by RSVP-TE, and reserve bandwidth. Default: rsvp where there is a bandwidth, else static."`
+	Bandwidth  Rate       `json:"bandwidth,omitempty" doc:"That each link of the path reserves for it."`
+	Setup      *int       `json:"setup_priority,omitempty" minimum:"0" maximum:"7" doc:"Which LSPs this one may take bandwidth from: those with a worse holding priority. 0 is the best. Default: 7."`
+	Holding    *int       `json:"holding_priority,omitempty" minimum:"0" maximum:"7" doc:"Which LSPs may take bandwidth from this one. Default: the set-up priority."`
 }
+
+// Signalling is how the routers of an LSP learn its labels.
+type Signalling string
+
+// The settings.
+const (
+	SignallingStatic Signalling = "static"
+	SignallingRSVP   Signalling = "rsvp"
+)
 
 // LastLabel is the label that the last router of an LSP wants (RFC 3032, 2.1; RFC 3031, 3.16).
 type LastLabel string

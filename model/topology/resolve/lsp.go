@@ -12,12 +12,28 @@ import (
 	"github.com/pergola-net/pergola/model/topology/file"
 )
 
-// makeLSPs resolves the label-switched paths, and gives them labels: what the running version has, stays.
-func (r *resolver) makeLSPs() {
+// LSPs resolves label-switched paths into those of a slice, which has all else, and gives them labels: what the slice
+// prev has, stays. Those named in byHand were added while the network runs. The slice is as it was where anything is
+// wrong.
+func LSPs(s, prev *slice.Slice, written []file.LSP, byHand map[string]bool) diagnostic.Diagnostics {
+	if len(written) == 0 {
+		s.LSPs = nil
+		return nil
+	}
+	r := &lspResolver{s: s, prev: prev, nodes: make(map[string]*slice.Node, len(s.Nodes)),
+		segments: make(map[string]*slice.Segment, len(s.Links))}
+	for i := range s.Nodes {
+		r.nodes[s.Nodes[i].Name] = &s.Nodes[i]
+	}
+	for _, seg := range s.Segments() {
+		for _, l := range seg.Links {
+			r.segments[l.Name] = seg
+		}
+	}
 	names := map[string]bool{}
-	for i := range r.t.LSPs {
+	for i := range written {
 		at := diagnostic.Root.At("lsps").Item(i)
-		l, ok := r.lsp(&r.t.LSPs[i], at)
+		l, ok := r.lsp(&written[i], at)
 		if !ok {
 			continue
 		}
@@ -25,38 +41,145 @@ func (r *resolver) makeLSPs() {
 			r.Add(at, "give each its name:", "two LSPs are called %q", l.Name)
 		}
 		names[l.Name] = true
+		l.ByHand = byHand[l.Name]
 		r.checkClass(&l, at)
-		r.out.LSPs = append(r.out.LSPs, l)
+		r.out = append(r.out, l)
 	}
 	if len(r.Found) > 0 {
+		return r.Found
+	}
+	slices.SortFunc(r.out, func(a, b slice.LSP) int { return cmp.Compare(a.Name, b.Name) })
+	r.number()
+	r.label()
+	if len(r.Found) == 0 {
+		s.LSPs = r.out
+	}
+	return r.Found
+}
+
+// lspResolver resolves LSPs, by the nodes and links of a slice.
+type lspResolver struct {
+	diagnostic.Report
+	s, prev  *slice.Slice
+	nodes    map[string]*slice.Node
+	segments map[string]*slice.Segment // by link
+	out      []slice.LSP
+}
+
+// makeLSPs resolves the label-switched paths of the topology, and those that were added by hand to the running version.
+func (r *resolver) makeLSPs(s *slice.Slice) {
+	if r.Found = LSPs(s, r.prev, r.t.LSPs, nil); len(r.Found) > 0 || r.prev == nil {
 		return
 	}
-	slices.SortFunc(r.out.LSPs, func(a, b slice.LSP) int { return cmp.Compare(a.Name, b.Name) })
-	r.numberLSPs()
-	r.label()
+	all, byHand := slices.Clone(r.t.LSPs), map[string]bool{}
+	for i := range r.prev.LSPs {
+		l := &r.prev.LSPs[i]
+		if l.ByHand && s.LSP(l.Name) == nil {
+			all, byHand[l.Name] = append(all, file.LSPOf(l)), true
+		}
+	}
+	if len(byHand) == 0 {
+		return
+	}
+	for _, d := range LSPs(s, r.prev, all, byHand) {
+		r.Add(diagnostic.Root.At("lsps"), "`pergola lsp rm` takes it out of the network",
+			"an LSP that was added by hand no longer fits: %s", d.Message)
+	}
+}
+
+// NameOfLSP is the name of an LSP: that which is written, or made of the routers at its ends.
+func NameOfLSP(in *file.LSP) string {
+	if in.Name != "" || len(in.Path) == 0 {
+		return in.Name
+	}
+	return file.End(in.Path[0]).Node() + "--" + file.End(in.Path[len(in.Path)-1]).Node()
 }
 
 // unchosen is a label that is not chosen yet.
 const unchosen = 1 << 20
 
-func (r *resolver) lsp(in *file.LSP, at *diagnostic.Path) (out slice.LSP, ok bool) {
+func (r *lspResolver) lsp(in *file.LSP, at *diagnostic.Path) (out slice.LSP, ok bool) {
 	before := len(r.Found)
-	out = slice.LSP{Hops: r.hops(in.Path, at.At("path"))}
+	signalled := in.Signalling == file.SignallingRSVP || in.Signalling == "" && in.Bandwidth != ""
+	out = slice.LSP{Hops: r.hops(in.Path, signalled, at.At("path"))}
 	if in.TTL != slice.Uniform {
 		out.TTL = in.TTL
 	}
 	if len(r.Found) > before {
 		return out, false
 	}
-	last := len(out.Hops) - 1
-	out.Name = cmp.Or(in.Name, out.Ingress()+"--"+out.Egress())
+	out.Name = NameOfLSP(in)
 	if in.Name != "" {
 		r.checkName(at.At("name"), "label-switched path", in.Name)
 	}
+	out.To = r.class(in, &out, at.At("to"))
+	if signalled {
+		r.signal(in, &out, at)
+	} else {
+		r.static(in, &out, at)
+	}
+	return out, len(r.Found) == before
+}
+
+func (r *lspResolver) checkName(at *diagnostic.Path, what, name string) {
+	var names resolver
+	names.checkName(at, what, name)
+	r.Found = append(r.Found, names.Found...)
+}
+
+// signal reads what RSVP-TE is to ask for.
+func (r *lspResolver) signal(in *file.LSP, out *slice.LSP, at *diagnostic.Path) {
+	bandwidth, err := in.Bandwidth.Bits()
+	if err != nil { // in a file it was found before
+		r.Add(at.At("bandwidth"), "", "bandwidth: %v", err)
+	}
+	out.Signal = &slice.Signal{Bandwidth: bandwidth,
+		Setup: r.priority(in.Setup, slice.LowestPriority, at.At("setup_priority"))}
+	out.Signal.Holding = r.priority(in.Holding, out.Signal.Setup, at.At("holding_priority"))
+	if out.Signal.Holding > out.Signal.Setup {
+		r.Add(at, "write a holding_priority of setup_priority or better, that is, less",
+			"holding priority %d is worse than set-up priority %d: two such LSPs would take bandwidth "+
+				"from each other for ever", out.Signal.Holding, out.Signal.Setup)
+	}
+	if in.Last != "" && in.Last != file.LastOwn {
+		r.Add(at.At("last_label"), "write signalling: static, or leave it out",
+			"LSPs by RSVP-TE end with a label of the last router's own")
+	}
+	for _, h := range out.Hops {
+		if _, ok := r.nodes[h.Node].Address(false); !ok {
+			r.Add(at.At("path"), "", "%q has no IPv4 address, which RSVP-TE needs", h.Node)
+		}
+	}
+}
+
+func (r *lspResolver) priority(in *int, otherwise uint8, at *diagnostic.Path) uint8 {
+	switch {
+	case in == nil:
+		return otherwise
+	case *in < 0 || *in > slice.LowestPriority:
+		r.Add(at, "write 0 to 7", "priority %d is out of range", *in)
+		return otherwise
+	}
+	return uint8(*in)
+}
+
+// static says with which label packets come to each router of an LSP that is not signalled.
+func (r *lspResolver) static(in *file.LSP, out *slice.LSP, at *diagnostic.Path) {
+	for _, only := range []struct {
+		name  string
+		given bool
+	}{
+		{"bandwidth", in.Bandwidth != ""}, {"setup_priority", in.Setup != nil},
+		{"holding_priority", in.Holding != nil},
+	} {
+		if only.given {
+			r.Add(at.At(only.name), "write signalling: rsvp", "a static LSP has no %s", only.name)
+		}
+	}
+	last := len(out.Hops) - 1
 	for i := 1; i <= last; i++ {
 		out.Hops[i].Label = unchosen
 	}
-	out.To = r.class(in, &out, at.At("to"))
 	switch in.Last {
 	case file.LastOwn:
 	case file.LastExplicitNull:
@@ -77,52 +200,57 @@ func (r *resolver) lsp(in *file.LSP, at *diagnostic.Path) (out slice.LSP, ok boo
 				"between two routers implicit-null leaves no label at all")
 		}
 	}
-	return out, len(r.Found) == before
 }
 
-// hops finds the routers of a path, and the interfaces that join them.
-func (r *resolver) hops(route file.Strings, at *diagnostic.Path) (hops []slice.Hop) {
+// hops finds the routers of a path, and the interfaces that join them. Where a path may leave out routers, those that
+// no link joins, or several, have none.
+func (r *lspResolver) hops(route file.Strings, gaps bool, at *diagnostic.Path) (hops []slice.Hop) {
 	if len(route) < 2 {
 		r.Add(at, "write path: [a, b, c]", "a path has two routers at least, this one has %d", len(route))
 		return nil
 	}
 	seen := map[string]bool{}
-	var before *node
+	var before *slice.Node
 	for i, text := range route {
 		end := file.End(text)
-		n := r.lspRouter(end.Node(), at.Item(i))
+		n := r.router(end.Node(), at.Item(i))
 		switch {
 		case n == nil:
 			return nil
-		case seen[n.name]:
-			r.Add(at.Item(i), "", "the path comes to %q twice", n.name)
+		case seen[n.Name]:
+			r.Add(at.Item(i), "", "the path comes to %q twice", n.Name)
 			return nil
 		case end.Interface() != "" && i == len(route)-1:
-			r.Add(at.Item(i), "", "packets leave the path at %q: write it without an interface", n.name)
+			r.Add(at.Item(i), "", "packets leave the path at %q: write it without an interface", n.Name)
 		}
-		seen[n.name] = true
-		hop := slice.Hop{Node: n.name}
+		seen[n.Name] = true
+		hop := slice.Hop{Node: n.Name}
 		if before != nil {
-			out, in := r.between(before, file.End(route[i-1]).Interface(), n, at.Item(i-1))
-			if out == nil {
+			by := file.End(route[i-1]).Interface()
+			ways := r.ways(before, by, n)
+			if len(ways) != 1 && (!gaps || by != "") {
+				r.noWay(before, by, n, ways, at.Item(i-1))
 				return nil
 			}
-			hops[i-1].Out, hop.In = out.name, in.name
+			if len(ways) == 1 {
+				hops[i-1].Out, hop.In = ways[0].out, ways[0].in
+			}
 		}
 		hops, before = append(hops, hop), n
 	}
 	return hops
 }
 
-// lspRouter gives a router that can be on a path; nil: it is reported why it cannot.
-func (r *resolver) lspRouter(name string, at *diagnostic.Path) *node {
-	n := r.byName[name]
+// router gives a router that can be on a path; nil: it is reported why it cannot.
+func (r *lspResolver) router(name string, at *diagnostic.Path) *slice.Node {
+	n := r.nodes[name]
 	switch {
 	case n == nil:
-		r.unknownNode(at, name)
-	case n.kind != slice.Router:
-		r.Add(at, "", "%q is a %s: labels are for routers", name, n.kind)
-	case n.all.FastPath == slice.FastPathOff:
+		r.Add(at, cmp.Or(diagnostic.Suggest(name, slices.Sorted(maps.Keys(r.nodes))), "add it under nodes:"),
+			"no node is called %q", name)
+	case n.Kind != slice.Router:
+		r.Add(at, "", "%q is a %s: labels are for routers", name, n.Kind)
+	case n.FastPath == slice.FastPathOff:
 		r.Add(at, "take out fastpath: off", "%q is not on the fast path, which is what switches labels", name)
 	default:
 		return n
@@ -130,41 +258,56 @@ func (r *resolver) lspRouter(name string, at *diagnostic.Path) *node {
 	return nil
 }
 
-// between gives the interfaces by which packets go from one router to the next: by the one that is named, if any.
-func (r *resolver) between(a *node, name string, b *node, at *diagnostic.Path) (out, in *port) {
-	var ways []string
-	for _, p := range a.interfaces {
-		if p.segment == nil || name != "" && p.name != name {
+// way is the interfaces by which packets leave one router and come to the next.
+type way struct{ out, in string }
+
+// ways lists how packets can go from one router to the next: by the interface that is named, if any.
+func (r *lspResolver) ways(a *slice.Node, name string, b *slice.Node) (all []way) {
+	for i := range a.Interfaces {
+		out := &a.Interfaces[i]
+		seg := r.segments[out.Link]
+		if seg == nil || name != "" && out.Name != name {
 			continue
 		}
-		for _, q := range p.segment.members {
-			if q.node == b {
-				out, in = p, q
-				ways = append(ways, p.String())
+		for _, l := range seg.Links {
+			for _, e := range l.Ends {
+				if e.Node == b.Name {
+					all = append(all, way{out.Name, e.Interface})
+				}
 			}
 		}
 	}
-	switch {
-	case len(ways) == 1:
-		return out, in
-	case len(ways) > 1 && name == "":
-		r.Add(at, "write one of "+strings.Join(ways, ", "), "%d links join %q and %q", len(ways), a.name,
-			b.name)
-	case len(ways) > 1:
-		r.Add(at, "", "%q has more than one interface on the network of %s", b.name, ways[0])
-	case name != "" && a.byName[name] == nil:
-		r.Add(at, diagnostic.Suggest(name, slices.Sorted(maps.Keys(a.byName))), "%q has no interface %q",
-			a.name, name)
-	case name != "":
-		r.Add(at, "", "%s:%s does not lead to %q", a.name, name, b.name)
-	default:
-		r.Add(at, "name all routers on the way", "no link joins %q and %q", a.name, b.name)
+	return all
+}
+
+// noWay reports why there is not one way from a router to the next.
+func (r *lspResolver) noWay(a *slice.Node, name string, b *slice.Node, ways []way, at *diagnostic.Path) {
+	var names []string
+	for _, w := range ways {
+		names = append(names, a.Name+":"+w.out)
 	}
-	return nil, nil
+	switch {
+	case len(ways) > 1 && name == "":
+		r.Add(at, "write one of "+strings.Join(names, ", "), "%d links join %q and %q", len(ways), a.Name,
+			b.Name)
+	case len(ways) > 1:
+		r.Add(at, "", "%q has more than one interface on the network of %s", b.Name, names[0])
+	case name != "" && a.Interface(name) == nil:
+		have := make([]string, len(a.Interfaces))
+		for i := range a.Interfaces {
+			have[i] = a.Interfaces[i].Name
+		}
+		r.Add(at, diagnostic.Suggest(name, have), "%q has no interface %q", a.Name, name)
+	case name != "":
+		r.Add(at, "", "%s:%s does not lead to %q", a.Name, name, b.Name)
+	default:
+		r.Add(at, "name all routers on the way, or write signalling: rsvp", "no link joins %q and %q", a.Name,
+			b.Name)
+	}
 }
 
 // class gives the prefixes whose packets go by an LSP.
-func (r *resolver) class(in *file.LSP, l *slice.LSP, at *diagnostic.Path) (to []netip.Prefix) {
+func (r *lspResolver) class(in *file.LSP, l *slice.LSP, at *diagnostic.Path) (to []netip.Prefix) {
 	for i, text := range in.To {
 		p, err := netip.ParsePrefix(text)
 		if err != nil {
@@ -174,7 +317,7 @@ func (r *resolver) class(in *file.LSP, l *slice.LSP, at *diagnostic.Path) (to []
 		to = append(to, p.Masked())
 	}
 	if len(in.To) == 0 {
-		for _, p := range r.byName[l.Egress()].loopbacks {
+		for _, p := range r.nodes[l.Egress()].Loopbacks {
 			if in.Last != file.LastExplicitNull || p.Addr().Is4() {
 				to = append(to, p.Masked())
 			}
@@ -189,9 +332,9 @@ func (r *resolver) class(in *file.LSP, l *slice.LSP, at *diagnostic.Path) (to []
 }
 
 // checkClass finds prefixes that another LSP of the same ingress has.
-func (r *resolver) checkClass(l *slice.LSP, at *diagnostic.Path) {
-	for i := range r.out.LSPs {
-		other := &r.out.LSPs[i]
+func (r *lspResolver) checkClass(l *slice.LSP, at *diagnostic.Path) {
+	for i := range r.out {
+		other := &r.out[i]
 		if other.Ingress() != l.Ingress() {
 			continue
 		}
@@ -202,70 +345,4 @@ func (r *resolver) checkClass(l *slice.LSP, at *diagnostic.Path) {
 			}
 		}
 	}
-}
-
-// numberLSPs gives each its ID.
-func (r *resolver) numberLSPs() {
-	used := map[uint32]bool{}
-	for i := range r.out.LSPs {
-		if was := r.prev.LSP(r.out.LSPs[i].Name); was != nil {
-			r.out.LSPs[i].ID = was.ID
-			used[was.ID] = true
-		}
-	}
-	next := uint32(1)
-	for i := range r.out.LSPs {
-		if r.out.LSPs[i].ID == 0 {
-			r.out.LSPs[i].ID = free(used, &next)
-		}
-	}
-}
-
-// label chooses the labels, for each router from its own space. A label stays where packets come by the same interface.
-func (r *resolver) label() {
-	used := map[string]map[uint32]bool{}
-	each := func(do func(name string, h *slice.Hop)) {
-		for i := range r.out.LSPs {
-			l := &r.out.LSPs[i]
-			for j := range l.Hops {
-				if l.Hops[j].Label == unchosen {
-					do(l.Name, &l.Hops[j])
-				}
-			}
-		}
-	}
-	each(func(name string, h *slice.Hop) {
-		if used[h.Node] == nil {
-			used[h.Node] = map[uint32]bool{}
-		}
-		was := r.prev.LSP(name)
-		if was == nil {
-			return
-		}
-		for _, old := range was.Hops {
-			if old.Node == h.Node && old.In == h.In && old.Label >= slice.FirstLabel {
-				h.Label = old.Label
-				used[h.Node][h.Label] = true
-			}
-		}
-	})
-	next := map[string]uint32{}
-	each(func(_ string, h *slice.Hop) {
-		n := max(next[h.Node], slice.FirstLabel)
-		h.Label = free(used[h.Node], &n)
-		next[h.Node] = n
-		if h.Label > slice.LastStatic {
-			r.Add(diagnostic.Root.At("lsps"), "", "%q has no labels left: it has %d, from %d to %d", h.Node,
-				slice.LastStatic-slice.FirstLabel+1, slice.FirstLabel, slice.LastStatic)
-		}
-	})
-}
-
-// free takes the least number from next on that is not used.
-func free(used map[uint32]bool, next *uint32) uint32 {
-	for used[*next] {
-		*next++
-	}
-	*next++
-	return *next - 1
 }

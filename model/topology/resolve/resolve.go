@@ -114,12 +114,12 @@ func Slice(t *file.Topology, prev *slice.Slice, complete bool) (*slice.Slice, di
 		n.fitQueues()
 	}
 	r.route()
-	r.makeLSPs()
 	r.makeChecks()
 	if len(r.Found) > 0 {
 		return nil, r.Found
 	}
 	s := r.result()
+	r.makeLSPs(s)
 	if r.checkQueueing(s); len(r.Found) > 0 {
 		return nil, r.Found
 	}

@@ -3,14 +3,17 @@ package report
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/charmbracelet/lipgloss"
 
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
 	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/model/slice"
+	"github.com/pergola-net/pergola/model/unit"
 )
 
 // LSP is a label-switched path, as JSON has it.
@@ -19,7 +22,18 @@ type LSP struct {
 	Up   bool           `json:"up"`
 	To   []netip.Prefix `json:"to"`
 	TTL  slice.TTLModel `json:"ttl"`
-	Hops []LSPHop       `json:"hops"`
+	// Hops are the routers of the path. Of one that is signalled and not up, those that its path is to have.
+	Hops []LSPHop `json:"hops"`
+	// Signal is what was asked for of one that is signalled; nil: it is static.
+	Signal *slice.Signal `json:"signal,omitempty"`
+	// Problem says why one that is signalled is not up, or why it is not as it was asked for.
+	Problem   string    `json:"problem,omitempty"`
+	ID        uint16    `json:"lsp_id,omitempty"`
+	Bandwidth unit.Rate `json:"bandwidth,omitempty"` // that it has, in bit/s
+	Since     time.Time `json:"since,omitzero"`
+	ByHand    bool      `json:"by_hand,omitempty"` // it is not in the file
+
+	number uint16 // slice.Signal.Number of what it is
 }
 
 // LSPHop is a router on it.
@@ -41,9 +55,14 @@ func LSPs(spec *slice.Slice, is *api.SliceLSPs) []LSP {
 	all := make([]LSP, 0, len(spec.LSPs))
 	for i := range spec.LSPs {
 		l := &spec.LSPs[i]
-		out := LSP{Name: l.Name, Up: true, To: l.To, TTL: l.TTL}
+		out := LSP{Name: l.Name, Up: true, To: l.To, TTL: l.TTL, Signal: l.Signal, ByHand: l.ByHand}
 		if out.TTL == "" {
 			out.TTL = slice.Uniform
+		}
+		if l.Signal != nil {
+			out.signalled(l, is)
+			all = append(all, out)
+			continue
 		}
 		for _, h := range l.Hops {
 			problem, answered := known[hop{l.Name, h.Node}]
@@ -58,24 +77,75 @@ func LSPs(spec *slice.Slice, is *api.SliceLSPs) []LSP {
 	return all
 }
 
+// signalled takes over what the host of the ingress says.
+func (l *LSP) signalled(spec *slice.LSP, all *api.SliceLSPs) {
+	i := slices.IndexFunc(all.Signalled, func(s api.SignalledLSP) bool { return s.LSP == l.Name })
+	is, hops := api.SignalledLSP{Problem: notAsked}, spec.Hops
+	if i >= 0 {
+		is = all.Signalled[i]
+	}
+	if len(is.Hops) > 0 {
+		hops = is.Hops
+	}
+	l.Up, l.Problem, l.ID, l.number, l.Bandwidth, l.Since = is.Up, is.Problem, is.ID, is.Number,
+		is.Bandwidth, is.Since
+	for _, h := range hops {
+		l.Hops = append(l.Hops, LSPHop{Hop: h})
+	}
+}
+
+// AsAsked reports whether an LSP is up, and as it was asked for last.
+func (l *LSP) AsAsked() bool {
+	return l.Up && l.Problem == "" && (l.Signal == nil || l.number == l.Signal.Number)
+}
+
+// isPath reports whether the hops are the way that packets take.
+func (l *LSP) isPath() bool { return l.Signal == nil || l.Up }
+
 // LSPTable has a line for each LSP. Why it is down has a column where some are.
 func LSPTable(all []LSP, styles ui.Styles) *ui.Table {
 	t := &ui.Table{Columns: []string{"LSP", "STATE", "PATH", "TO"}}
-	down := false
+	problem, signalled := false, false
 	for i := range all {
-		down = down || !all[i].Up
+		problem = problem || all[i].Why() != ""
+		signalled = signalled || all[i].Signal != nil
 	}
-	if down {
+	if signalled {
+		t.Columns = append(t.Columns, "RESERVED")
+	}
+	if problem {
 		t.Columns = append(t.Columns, "WHY")
 	}
 	for i := range all {
 		l := &all[i]
-		row := []string{l.Name, upOrDown(l.Up), pathOf(l), prefixes(l.To)}
-		if down {
-			row = append(row, problems(l))
+		row := []string{l.Name, upOrDown(l.Up), l.Way(), prefixes(l.To)}
+		if signalled {
+			row = append(row, reserved(l))
+		}
+		if problem {
+			row = append(row, l.Why())
 		}
 		t.Row(row...)
 	}
+	return withStates(t, styles, 1)
+}
+
+// SignalledLSP has what was asked for of an LSP that is signalled, and what it has.
+func SignalledLSP(l *LSP, styles ui.Styles) *ui.Table {
+	t := &ui.Table{Columns: []string{"LSP", "STATE", "LSP ID", "ASKED FOR", "RESERVED", "PRIORITIES", "WHY"}}
+	if l.Problem == "" {
+		t.Columns = t.Columns[:6]
+	}
+	asked := "no bandwidth"
+	if l.Signal.Bandwidth != 0 {
+		asked = l.Signal.Bandwidth.String()
+	}
+	row := []string{l.Name, upOrDown(l.Up), strconv.Itoa(int(l.ID)), asked, reserved(l),
+		fmt.Sprintf("%d/%d", l.Signal.Setup, l.Signal.Holding)}
+	if l.Problem != "" {
+		row = append(row, l.Problem)
+	}
+	t.Row(row...)
 	return withStates(t, styles, 1)
 }
 
@@ -127,12 +197,25 @@ func upOrDown(up bool) string {
 	return "down"
 }
 
-// pathOf writes the labels between the routers: "pe1 -16> p1 -> pe2".
-func pathOf(l *LSP) string {
+// reserved is the bandwidth that an LSP has.
+func reserved(l *LSP) string {
+	if l.Bandwidth == 0 {
+		return ""
+	}
+	return l.Bandwidth.String()
+}
+
+// Way writes the labels between the routers: "pe1 -16> p1 -> pe2".
+func (l *LSP) Way() string {
 	var b strings.Builder
 	for i, h := range l.Hops {
-		if i > 0 {
+		switch {
+		case i > 0 && l.isPath():
 			fmt.Fprintf(&b, " -%s> ", labelText(h.Label))
+		case i > 0 && h.In == "":
+			b.WriteString(" .. ")
+		case i > 0:
+			b.WriteString(" - ")
 		}
 		b.WriteString(h.Node)
 	}
@@ -147,8 +230,12 @@ func labelText(label uint32) string {
 	return strconv.FormatUint(uint64(label), 10)
 }
 
-func problems(l *LSP) string {
+// Why says what is wrong with an LSP; empty: nothing.
+func (l *LSP) Why() string {
 	var all []string
+	if l.Problem != "" {
+		all = append(all, l.Problem)
+	}
 	for _, h := range l.Hops {
 		if h.Problem != "" {
 			all = append(all, h.Node+": "+h.Problem)

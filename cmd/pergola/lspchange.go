@@ -1,0 +1,267 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/pergola-net/pergola/cmd/pergola/internal/report"
+	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
+	"github.com/pergola-net/pergola/control/api"
+	"github.com/pergola-net/pergola/model/slice"
+	"github.com/pergola-net/pergola/model/topology"
+)
+
+// lspFlags are flags of the commands that say what an LSP is to be.
+type lspFlags struct {
+	network        string
+	timeout        time.Duration
+	to, path       []string
+	bandwidth      string
+	setup, holding int
+}
+
+func (f *lspFlags) add(a *app, cmd *cobra.Command) {
+	a.sliceFlag(cmd, &f.network)
+	set := cmd.Flags()
+	set.StringSliceVar(&f.to, "to", nil, "prefixes whose packets go this way: 10.9.0.0/24 (default: the loopback "+
+		"addresses of the last router)")
+	set.StringVar(&f.bandwidth, "bandwidth", "", "that each link of the path reserves: 50Mbit")
+	set.IntVar(&f.setup, "setup-priority", slice.LowestPriority, "which LSPs this one may take bandwidth from: "+
+		"0, the best, to 7")
+	set.IntVar(&f.holding, "holding-priority", slice.LowestPriority, "which LSPs may take bandwidth from this "+
+		"one: 0, the best, to 7 (default: the set-up priority)")
+	f.addTimeout(set)
+}
+
+func (f *lspFlags) addTimeout(set *pflag.FlagSet) {
+	set.DurationVar(&f.timeout, "timeout", 20*time.Second, "how long to wait until it is up; 0: not at all")
+}
+
+// priorities are those that were given.
+func (f *lspFlags) priorities(set *pflag.FlagSet) (setup, holding *int) {
+	if set.Changed("setup-priority") {
+		setup = &f.setup
+	}
+	if set.Changed("holding-priority") {
+		holding = &f.holding
+	}
+	return setup, holding
+}
+
+func newLSPAdd(a *app) *cobra.Command {
+	var f lspFlags
+	var l topology.LSP
+	var signalling, last, ttl string
+	cmd := &cobra.Command{
+		Use:   "add ROUTER [ROUTER...] ROUTER",
+		Short: "Add an LSP to a network that runs",
+		Long: `Add an LSP to a network that runs, by the names of its first router, of routers on the way, and
+of its last router. With RSVP-TE, routers may be left out: the way between them is the shortest one
+whose links have the bandwidth. A static LSP names all.
+
+The LSP stays until ` + "`lsp rm`" + `, also when a newer version of the file is brought up.`,
+		Example: `  pergola lsp add pe1 pe2 --bandwidth 50Mbit
+  pergola lsp add pe1 p3 pe2 --bandwidth 50Mbit --to 10.9.0.0/24 --name gold
+  pergola lsp add pe1 p1 p2 pe2                  # static`,
+		Args:              arguments(2, -1),
+		ValidArgsFunction: a.completeNodes,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			l.Path, l.To, l.Bandwidth = args, f.to, topology.Rate(f.bandwidth)
+			l.Signalling, l.Last = topology.Signalling(signalling), topology.LastLabel(last)
+			l.TTL = slice.TTLModel(ttl)
+			l.Setup, l.Holding = f.priorities(cmd.Flags())
+			if _, err := l.Bandwidth.Bits(); err != nil {
+				return ui.Usage("", "--bandwidth: %w", err)
+			}
+			net, err := a.network(cmd.Context(), f.network)
+			if err != nil {
+				return err
+			}
+			defer net.Close()
+			added, err := net.AddLSP(cmd.Context(), net.name, l)
+			if err != nil {
+				return fmt.Errorf("add an LSP: %w", err)
+			}
+			return a.lspDone(cmd.Context(), net, added.Name, f.timeout)
+		},
+	}
+	f.add(a, cmd)
+	cmd.Flags().StringVar(&l.Name, "name", "", "name (default: FIRST--LAST)")
+	cmd.Flags().StringVar(&signalling, "signalling", "", "rsvp or static (default: rsvp where there is a "+
+		"bandwidth, else static)")
+	cmd.Flags().StringVar(&last, "last-label", "", "with which label packets come to the last router of a static "+
+		"LSP: implicit-null, explicit-null or own (default: implicit-null)")
+	cmd.Flags().StringVar(&ttl, "ttl", "", "uniform: each router counts as a hop; pipe: the path is one hop "+
+		"(default: uniform)")
+	return cmd
+}
+
+func newLSPSet(a *app) *cobra.Command {
+	var f lspFlags
+	cmd := &cobra.Command{
+		Use:   "set LSP",
+		Short: "Change the bandwidth, the priorities, the path or the prefixes of an LSP",
+		Long: `Change an LSP while it carries packets. The routers set the new one up before they tear the old
+one down; where that is refused, the old one stays. An LSP of the file is again as the file says after
+the next ` + "`pergola up`" + `.`,
+		Example: "  pergola lsp set gold --bandwidth 80Mbit\n  pergola lsp set gold --path pe1,p3,pe2\n" +
+			"  pergola lsp set gold --bandwidth 0     # reserve nothing",
+		Args:              arguments(1, 1),
+		ValidArgsFunction: a.completeLSPs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			patch, err := f.patch(cmd.Flags())
+			if err != nil {
+				return err
+			}
+			net, err := a.network(cmd.Context(), f.network)
+			if err != nil {
+				return err
+			}
+			defer net.Close()
+			if err := net.SetLSP(cmd.Context(), net.name, args[0], patch); err != nil {
+				return fmt.Errorf("set LSP %s: %w", args[0], err)
+			}
+			return a.lspDone(cmd.Context(), net, args[0], f.timeout)
+		},
+	}
+	f.add(a, cmd)
+	cmd.Flags().StringSliceVar(&f.path, "path", nil, "routers on the way: pe1,p3,pe2")
+	return cmd
+}
+
+// patch is the change that the flags ask for. None at all is an error.
+func (f *lspFlags) patch(set *pflag.FlagSet) (p api.LSPPatch, err error) {
+	p.Path, p.To = f.path, f.to
+	p.Setup, p.Holding = f.priorities(set)
+	if set.Changed("bandwidth") {
+		rate, err := topology.Rate(f.bandwidth).Bits()
+		if err != nil {
+			return p, ui.Usage("", "--bandwidth: %w", err)
+		}
+		p.Bandwidth = &rate
+	}
+	if p.Path == nil && p.To == nil && p.Bandwidth == nil && p.Setup == nil && p.Holding == nil {
+		return p, ui.Usage("name at least one of --bandwidth, --path, --to, --setup-priority, "+
+			"--holding-priority", "nothing to change")
+	}
+	return p, nil
+}
+
+func newLSPReroute(a *app) *cobra.Command {
+	var f lspFlags
+	cmd := &cobra.Command{
+		Use:   "reroute LSP",
+		Short: "Look for the way of an LSP again",
+		Long: `Look for the way of an LSP by RSVP-TE again: a link may have come back, or a shorter way may have
+bandwidth now. The new LSP is set up before the old one is torn down.`,
+		Example:           "  pergola lsp reroute gold",
+		Args:              arguments(1, 1),
+		ValidArgsFunction: a.completeLSPs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			net, err := a.network(cmd.Context(), f.network)
+			if err != nil {
+				return err
+			}
+			defer net.Close()
+			if err := net.RerouteLSP(cmd.Context(), net.name, args[0]); err != nil {
+				return fmt.Errorf("reroute LSP %s: %w", args[0], err)
+			}
+			return a.lspDone(cmd.Context(), net, args[0], f.timeout)
+		},
+	}
+	a.sliceFlag(cmd, &f.network)
+	f.addTimeout(cmd.Flags())
+	return cmd
+}
+
+func newLSPRm(a *app) *cobra.Command {
+	var name string
+	cmd := &cobra.Command{
+		Use:               "rm LSP...",
+		Aliases:           []string{"remove"},
+		Short:             "Remove LSPs that were added by `lsp add`",
+		Example:           "  pergola lsp rm gold",
+		Args:              arguments(1, -1),
+		ValidArgsFunction: a.completeLSPs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			net, err := a.network(cmd.Context(), name)
+			if err != nil {
+				return err
+			}
+			defer net.Close()
+			for _, lsp := range args {
+				if err := net.RemoveLSP(cmd.Context(), net.name, lsp); err != nil {
+					return fmt.Errorf("remove LSP %s: %w", lsp, err)
+				}
+				a.Say("%s: LSP %s is removed", net.name, lsp)
+			}
+			if a.JSON {
+				return a.Emit(args)
+			}
+			return nil
+		},
+	}
+	a.sliceFlag(cmd, &name)
+	return cmd
+}
+
+// lspDone waits until an LSP is as it was asked to be, and says so, or why it is not.
+func (a *app) lspDone(ctx context.Context, net *network, name string, timeout time.Duration) error {
+	if timeout <= 0 {
+		a.Say("%s: LSP %s is asked for", net.name, name)
+		return nil
+	}
+	p := a.Progress()
+	defer p.Close()
+	show := func(why string) { p.Step("waiting for LSP "+name+": "+why, 0, 0) }
+	l, err := a.awaitLSP(ctx, net, name, timeout, show)
+	p.Close()
+	switch {
+	case ctx.Err() != nil:
+		return ui.Interrupted("the routers go on with it")
+	case err != nil:
+		return err
+	case !l.AsAsked():
+		return fmt.Errorf("LSP %s is not as it was asked to be after %s: %s (the routers go on trying; "+
+			"`pergola lsp inspect %[1]s` shows what it has)", name, timeout, l.Why())
+	}
+	a.Say("%s: LSP %s is up: %s", net.name, name, l.Way())
+	if a.JSON {
+		return a.Emit(l)
+	}
+	return nil
+}
+
+// awaitLSP looks at an LSP until it is as it was asked to be, or the time is over, and gives it as it was then.
+func (a *app) awaitLSP(ctx context.Context, net *network, name string, timeout time.Duration,
+	waits func(why string)) (*report.LSP, error) {
+	end, ticker := time.After(timeout), time.NewTicker(200*time.Millisecond)
+	defer ticker.Stop()
+	for {
+		all, err := a.lspsOf(ctx, net)
+		if err != nil {
+			return nil, err
+		}
+		i := slices.IndexFunc(all, func(l report.LSP) bool { return l.Name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("LSP %s was removed by another user", name)
+		}
+		if all[i].AsAsked() {
+			return &all[i], nil
+		}
+		waits(cmp.Or(all[i].Why(), "the new one is being set up"))
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-end:
+			return &all[i], nil
+		case <-ticker.C:
+		}
+	}
+}

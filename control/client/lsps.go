@@ -1,0 +1,36 @@
+package client
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/pergola-net/pergola/control/api"
+	"github.com/pergola-net/pergola/model/slice"
+	"github.com/pergola-net/pergola/model/topology"
+)
+
+// LSPs says how the label-switched paths of a slice are.
+func (c *Client) LSPs(ctx context.Context, slice string) (*api.SliceLSPs, error) {
+	return get[api.SliceLSPs](ctx, c, path("slices", slice, "lsps"))
+}
+
+// AddLSP adds a label-switched path to a slice that runs, and gives it as it is stored.
+func (c *Client) AddLSP(ctx context.Context, name string, l topology.LSP) (added slice.LSP, err error) {
+	err = c.do(ctx, http.MethodPost, path("slices", name, "lsps"), l, &added)
+	return added, err
+}
+
+// SetLSP changes a label-switched path.
+func (c *Client) SetLSP(ctx context.Context, slice, lsp string, patch api.LSPPatch) error {
+	return c.do(ctx, http.MethodPatch, path("slices", slice, "lsps", lsp), patch, nil)
+}
+
+// RerouteLSP has the first router of a label-switched path look for its way again.
+func (c *Client) RerouteLSP(ctx context.Context, slice, lsp string) error {
+	return c.do(ctx, http.MethodPost, path("slices", slice, "lsps", lsp, "reroute"), nil, nil)
+}
+
+// RemoveLSP removes a label-switched path that was added to a slice while it ran.
+func (c *Client) RemoveLSP(ctx context.Context, slice, lsp string) error {
+	return c.do(ctx, http.MethodDelete, path("slices", slice, "lsps", lsp), nil, nil)
+}

@@ -1,0 +1,187 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/pergola-net/pergola/control/api"
+	"github.com/pergola-net/pergola/control/events"
+	"github.com/pergola-net/pergola/control/store"
+	"github.com/pergola-net/pergola/model/slice"
+	"github.com/pergola-net/pergola/model/topology"
+)
+
+// AddLSP adds a label-switched path to a slice that runs, and gives it as it is stored. Newer versions of the topology
+// keep it. The hosts set it up afterwards.
+func (c *Controller) AddLSP(ctx context.Context, name string, l topology.LSP) (added slice.LSP, err error) {
+	err = c.changeLSPs(ctx, name, func(prev *slice.Slice) (lspChange, error) {
+		to := lspChange{written: written(prev), byHand: byHand(prev)}
+		l.Name = topology.NameOfLSP(&l)
+		if prev.LSP(l.Name) != nil {
+			return to, refuse(Conflict, "there is an LSP %q already: give this one another name, or "+
+				"change that one (`pergola lsp set`)", l.Name)
+		}
+		to.name, to.message = l.Name, "asked for by a user"
+		to.written, to.byHand[l.Name] = append(to.written, l), true
+		return to, nil
+	}, &added)
+	return added, err
+}
+
+// SetLSP changes a label-switched path. One of the topology is as that says again when it is applied the next time.
+func (c *Controller) SetLSP(ctx context.Context, name, lsp string, p api.LSPPatch) error {
+	return c.changeLSPs(ctx, name, func(prev *slice.Slice) (lspChange, error) {
+		to := lspChange{written: written(prev), byHand: byHand(prev), name: lsp, message: "changed by a user"}
+		i := slices.IndexFunc(to.written, func(l topology.LSP) bool { return l.Name == lsp })
+		if i < 0 {
+			return to, unknown("LSP", lsp, name, lspNames(prev))
+		}
+		l := &to.written[i]
+		if p.Path != nil {
+			l.Path = p.Path
+		}
+		if p.To != nil {
+			l.To = p.To
+		}
+		if p.Bandwidth != nil {
+			if l.Signalling != topology.SignallingRSVP {
+				return to, refuse(Invalid, "LSP %s is a static one, for which nothing is reserved: "+
+					"add it anew with signalling rsvp", lsp)
+			}
+			l.Bandwidth = topology.RateOf(*p.Bandwidth)
+		}
+		if p.Setup != nil {
+			l.Setup = p.Setup
+		}
+		if p.Holding != nil {
+			l.Holding = p.Holding
+		}
+		return to, nil
+	}, nil)
+}
+
+// RerouteLSP has the ingress of a label-switched path look for its way again.
+func (c *Controller) RerouteLSP(ctx context.Context, name, lsp string) error {
+	return c.changeLSPs(ctx, name, func(prev *slice.Slice) (lspChange, error) {
+		to := lspChange{written: written(prev), byHand: byHand(prev), name: lsp,
+			message: "another way asked for"}
+		switch l := prev.LSP(lsp); {
+		case l == nil:
+			return to, unknown("LSP", lsp, name, lspNames(prev))
+		case l.Signal == nil:
+			return to, refuse(Invalid, "LSP %s is a static one, which goes where its path says", lsp)
+		}
+		to.finish = func(l *slice.LSP) { l.Signal.Number = prev.LSP(lsp).Signal.Next() }
+		return to, nil
+	}, nil)
+}
+
+// RemoveLSP removes a label-switched path that was added by hand.
+func (c *Controller) RemoveLSP(ctx context.Context, name, lsp string) error {
+	return c.changeLSPs(ctx, name, func(prev *slice.Slice) (lspChange, error) {
+		to := lspChange{byHand: byHand(prev), name: lsp, message: "removed by a user"}
+		switch l := prev.LSP(lsp); {
+		case l == nil:
+			return to, unknown("LSP", lsp, name, lspNames(prev))
+		case !l.ByHand:
+			return to, refuse(Invalid, "LSP %s is one of the topology: take it out of lsps: there", lsp)
+		}
+		to.written = slices.DeleteFunc(written(prev), func(l topology.LSP) bool { return l.Name == lsp })
+		return to, nil
+	}, nil)
+}
+
+// lspChange is what the LSPs of a slice are to be.
+type lspChange struct {
+	written []topology.LSP
+	byHand  map[string]bool
+	name    string // of the LSP that is other than before
+	message string // what was asked for
+	finish  func(*slice.LSP)
+}
+
+// changeLSPs changes the LSPs of a slice that runs. into, unless it is nil, gets the one that is other than before.
+func (c *Controller) changeLSPs(ctx context.Context, name string, change func(prev *slice.Slice) (lspChange, error),
+	into *slice.LSP) error {
+	var said string
+	err := untilNoConflict(ctx, func() error {
+		c.placeMu.Lock()
+		defer c.placeMu.Unlock()
+		admission, err := c.admission(ctx, name)
+		if err != nil {
+			return err
+		}
+		prev, record, err := c.Slice(ctx, name)
+		if err != nil {
+			return err
+		}
+		if record.Deleting {
+			return fmt.Errorf("%s: %w", name, store.ErrDeleting)
+		}
+		to, err := change(prev)
+		if err != nil {
+			return err
+		}
+		next := copyForPlacing(prev)
+		if found := topology.SetLSPs(next, prev, to.written, to.byHand); found.Err() != nil {
+			return refuse(Invalid, "%s", textOf(found))
+		}
+		if to.finish != nil {
+			to.finish(next.LSP(to.name))
+		}
+		if into != nil {
+			*into = *next.LSP(to.name)
+		}
+		if Diff(prev, next).Empty() {
+			return nil
+		}
+		said = fmt.Sprintf("LSP %s: %s", to.name, to.message)
+		return c.store.PutSlice(ctx, next, record.Generation, admission.of(prev, next)...)
+	})
+	if err != nil {
+		return err
+	}
+	if said != "" {
+		c.events.Publish(events.Event{Slice: name, Kind: events.LSPWanted, Message: said})
+	}
+	return nil
+}
+
+func written(s *slice.Slice) (all []topology.LSP) {
+	for i := range s.LSPs {
+		all = append(all, topology.LSPOf(&s.LSPs[i]))
+	}
+	return all
+}
+
+func byHand(s *slice.Slice) map[string]bool {
+	all := map[string]bool{}
+	for i := range s.LSPs {
+		if s.LSPs[i].ByHand {
+			all[s.LSPs[i].Name] = true
+		}
+	}
+	return all
+}
+
+func lspNames(s *slice.Slice) (all []string) {
+	for i := range s.LSPs {
+		all = append(all, s.LSPs[i].Name)
+	}
+	return all
+}
+
+// textOf is what is wrong with LSPs that are in no file.
+func textOf(found topology.Diagnostics) string {
+	var all []string
+	for _, d := range found {
+		text := d.Message
+		if d.Hint != "" {
+			text += " (" + d.Hint + ")"
+		}
+		all = append(all, text)
+	}
+	return strings.Join(all, "; ")
+}

@@ -1,0 +1,213 @@
+package speakers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/pergola-net/pergola/host/sliver"
+	"github.com/pergola-net/pergola/host/speaker"
+	"github.com/pergola-net/pergola/kernel/netns"
+	"github.com/pergola-net/pergola/model/slice"
+	"github.com/pergola-net/pergola/signalling/rsvp"
+)
+
+// router is a router that speaks.
+type router struct {
+	id      sliver.ID
+	all     *Speakers
+	speaker *speaker.Speaker
+	cancel  context.CancelFunc
+	done    chan struct{} // closed when the speaker has ended
+	err     error         // how; valid when done is closed
+
+	mu      sync.Mutex // guards what follows; never held while the speaker is called
+	want    *Router
+	tunnels map[string]*tunnel
+	failing map[rsvp.Key]error // labels that could not be installed
+}
+
+// newRouter makes a router speak.
+func (s *Speakers) newRouter(id sliver.ID, want *Router) (r *router, err error) {
+	r = &router{id: id, all: s, done: make(chan struct{}), want: want, tunnels: map[string]*tunnel{},
+		failing: map[rsvp.Key]error{}}
+	ns, err := netns.OpenSame(want.PID, want.NetNS)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, ns.Close()) }()
+	now := time.Now()
+	config := rsvp.Config{ID: want.ID, Random: rand.Uint64, Refresh: refresh, Egress: rsvp.OwnLabel, Hello: hello,
+		Instance: max(uint32(now.Unix()), 1), Reduce: true, Sequence: uint64(now.UnixNano())}
+	config.FirstLabel, config.LastLabel = bounds(s.half(want.Space))
+	for index, is := range want.Interfaces {
+		config.Interfaces = append(config.Interfaces, rsvp.Interface{Index: index, Prefix: is.Prefix,
+			Bandwidth: bytesPerSecond(is.Bandwidth), Down: is.Down})
+	}
+	r.speaker, err = speaker.Open(speaker.Config{Namespace: ns, Router: config, Labels: r.label, Event: r.event,
+		Bandwidth: r.bandwidth, Failed: r.unsent})
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	r.cancel = cancel
+	go func() {
+		r.err = r.speaker.Run(ctx)
+		close(r.done)
+		s.wake()
+	}()
+	return r, nil
+}
+
+// stop ends the speaker.
+func (r *router) stop() error {
+	r.cancel()
+	<-r.done
+	return r.err
+}
+
+func (r *router) ended() bool {
+	select {
+	case <-r.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// fits reports whether the speaker can go on as what is wanted now.
+func (r *router) fits(want *Router) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	same := func(a, b Interface) bool { return a.Prefix == b.Prefix && a.Bandwidth == b.Bandwidth }
+	return r.want.NetNS == want.NetNS && r.want.ID == want.ID && r.want.Space == want.Space &&
+		maps.EqualFunc(r.want.Interfaces, want.Interfaces, same)
+}
+
+// set takes over what is wanted now, and tells the speaker which links are down.
+func (r *router) set(want *Router) {
+	r.mu.Lock()
+	was := r.want
+	r.want = want
+	r.mu.Unlock()
+	for index, is := range want.Interfaces {
+		if was.Interfaces[index].Down == is.Down {
+			continue
+		}
+		if err := r.speaker.SetLink(index, !is.Down); err != nil {
+			return // Run has ended, too
+		}
+	}
+}
+
+// wanted gives what the router is to be.
+func (r *router) wanted() *Router {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.want
+}
+
+// label carries out a change of labels.
+func (r *router) label(c rsvp.LabelChange) {
+	err := r.all.install(r, r.wanted(), c)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err == nil {
+		delete(r.failing, c.Entry.Key)
+		return
+	}
+	if r.failing[c.Entry.Key] == nil {
+		r.all.log.Error("install a label", "router", r.id.String(), "error", err)
+	}
+	r.failing[c.Entry.Key] = err
+	if c.Remove {
+		delete(r.failing, c.Entry.Key)
+	}
+}
+
+func (r *router) bandwidth(b rsvp.Bandwidth) {
+	if is, ok := r.wanted().Interfaces[b.Interface]; ok {
+		r.all.setUnreserved(r.id, is.Name, b.Unreserved)
+	}
+}
+
+// unsent hears of a message that could not be sent; it is sent again.
+func (r *router) unsent(err error) {
+	r.all.log.Debug("RSVP", "router", r.id.String(), "error", err)
+}
+
+// event hears what happens to LSPs.
+func (r *router) event(e rsvp.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, t := range r.tunnels {
+		if t.hear(e, r.want.Network) {
+			r.all.wake()
+		}
+	}
+}
+
+// ask asks for the LSPs that begin here as they are wanted now. It reports whether something is to be tried again.
+func (r *router) ask(now time.Time) (again bool) {
+	want := r.wanted()
+	wanted := map[string]bool{}
+	for _, l := range want.LSPs {
+		wanted[l.Name] = true
+		r.mu.Lock()
+		t := r.tunnels[l.Name]
+		if t == nil {
+			t = &tunnel{}
+			r.tunnels[l.Name] = t
+		}
+		r.mu.Unlock()
+		again = r.settle(t, l, now) || again
+	}
+	r.mu.Lock()
+	var gone []rsvp.Key
+	for name, t := range r.tunnels {
+		if !wanted[name] {
+			gone = append(gone, t.keys()...)
+			delete(r.tunnels, name)
+		}
+	}
+	r.mu.Unlock()
+	r.remove(gone)
+	return again
+}
+
+// remove tears LSPs down.
+func (r *router) remove(keys []rsvp.Key) {
+	for _, k := range keys {
+		if err := r.speaker.Remove(k); err != nil && !errors.Is(err, rsvp.ErrNoLSP) {
+			r.all.log.Error("tear an LSP down", "router", r.id.String(), "error", err)
+		}
+	}
+}
+
+// settle asks for an LSP, if it is not the one that was asked for, or if that has failed and there is another way.
+func (r *router) settle(t *tunnel, l *slice.LSP, now time.Time) (again bool) {
+	want := r.wanted()
+	r.mu.Lock()
+	next, remove, again := t.next(want, l, now, r.all.unreserved(r.id.Slice))
+	r.mu.Unlock()
+	r.remove(remove)
+	if next == nil {
+		return again
+	}
+	r.mu.Lock()
+	t.versions = append(t.versions, next)
+	r.mu.Unlock()
+	err := r.speaker.Add(next.request)
+	if err == nil {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t.forget(next.request.Key)
+	t.fail(fmt.Sprint(err), now)
+	return true
+}

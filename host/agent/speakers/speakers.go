@@ -1,0 +1,325 @@
+// Package speakers lets the routers of networks with signalled LSPs speak RSVP-TE (host/speaker), asks for the LSPs
+// that begin at routers of this host, and puts the labels that routers agree on into the data path.
+//
+// Every pass hands over which routers are to speak (Of); what cannot be done is tried again. Labels of a router that is
+// no more are removed; those of a speaker that has ended lead on until its neighbours have asked its successor for new
+// ones: want.go is what is wanted, entry.go what is written for a label, path.go the way of an LSP, tunnel.go one LSP
+// at its ingress.
+package speakers
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/pergola-net/pergola/datapath/mirror"
+	"github.com/pergola-net/pergola/host/agent/labels"
+	"github.com/pergola-net/pergola/host/agent/machine"
+	"github.com/pergola-net/pergola/host/sliver"
+	"github.com/pergola-net/pergola/kernel/netns"
+	"github.com/pergola-net/pergola/model/slice"
+	"github.com/pergola-net/pergola/signalling/rsvp"
+	"github.com/pergola-net/pergola/signalling/te"
+)
+
+// Speakers are those of a host. Its methods may be called from many goroutines; Sync and Prune from one.
+type Speakers struct {
+	log  *slog.Logger
+	wake func() // asks for a pass
+
+	running map[sliver.ID]*router // of Sync alone
+	later   *time.Timer           // asks for a pass, if something is to be tried again
+
+	mu      sync.Mutex // guards what follows; taken after that of a router
+	path    machine.DataPath
+	entries map[labels.Key]owner
+	broken  map[sliver.ID]error      // routers that cannot speak
+	known   map[sliver.ID]*router    // as running
+	free    map[sliver.ID]bandwidths // what is unreserved
+}
+
+// bandwidths are what interfaces have unreserved, by their names.
+type bandwidths map[string][te.Priorities]uint64
+
+// owner is who has installed an entry.
+type owner struct {
+	router *router // nil: an earlier speaker
+	key    rsvp.Key
+	until  time.Time // of an earlier speaker's: when nobody uses it any more
+	ends   bool      // it is removed when no frames are led to it
+}
+
+const (
+	refresh = 30 * time.Second // RFC 2205, section 3.7, has this as the default
+	// lifetime is how long neighbours keep state without a refresh (RFC 2205, section 3.7: 3.5 times 1.5 times as
+	// long).
+	lifetime = refresh * 21 / 4
+	hello    = 3 * time.Second
+	retry    = time.Second
+)
+
+// New gives speakers of no router. wake asks for a pass.
+func New(log *slog.Logger, wake func()) *Speakers {
+	return &Speakers{log: log, wake: wake, running: map[sliver.ID]*router{}, broken: map[sliver.ID]error{},
+		known: map[sliver.ID]*router{}, free: map[sliver.ID]bandwidths{}}
+}
+
+// Sync makes these routers speak, and no others, and asks for their LSPs. path is nil where there is no data path.
+func (s *Speakers) Sync(path machine.DataPath, want map[sliver.ID]*Router) {
+	if !s.open(path) {
+		want = nil
+	}
+	for id, r := range s.running {
+		if to := want[id]; to == nil || !r.fits(to) || r.ended() {
+			s.stop(r, to != nil)
+		}
+	}
+	again := false
+	for id := range want {
+		r := s.running[id]
+		if r == nil {
+			if r = s.start(id, want[id]); r == nil {
+				again = true
+				continue
+			}
+		}
+		r.set(want[id])
+	}
+	// When all speak: a path has to be known as far as it leads.
+	for _, r := range s.running {
+		again = r.ask(time.Now()) || again
+	}
+	if again {
+		s.tryAgain()
+	}
+}
+
+// tryAgain asks for a pass soon.
+func (s *Speakers) tryAgain() {
+	if s.later == nil {
+		s.later = time.AfterFunc(retry, s.wake)
+		return
+	}
+	s.later.Reset(retry)
+}
+
+// open reads the entries of a data path that is another one than before.
+func (s *Speakers) open(path machine.DataPath) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if path == s.path {
+		return path != nil
+	}
+	s.path, s.entries = nil, nil
+	if path == nil {
+		return false
+	}
+	entries, until := map[labels.Key]owner{}, time.Now().Add(lifetime)
+	for e, err := range path.AllLabels() {
+		if err != nil {
+			s.log.Error("read labels", "error", err)
+			return false
+		}
+		if k := (labels.Key{Space: e.Space, Number: e.Number, FTN: e.FTN}); !k.IsStatic() {
+			entries[k] = owner{until: until}
+		}
+	}
+	s.path, s.entries = path, entries
+	return true
+}
+
+// start makes a router speak; nil: it cannot.
+func (s *Speakers) start(id sliver.ID, want *Router) *router {
+	r, err := s.newRouter(id, want)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		if s.broken[id] == nil && !errors.Is(err, netns.ErrGone) {
+			s.log.Warn("speak RSVP", "router", id.String(), "error", err)
+		}
+		s.broken[id] = err
+		return nil
+	}
+	delete(s.broken, id)
+	s.running[id], s.known[id] = r, r
+	return r
+}
+
+// stop ends a router's speaker. stays: the router does, and its labels lead on.
+func (s *Speakers) stop(r *router, stays bool) {
+	if err := r.stop(); err != nil {
+		s.log.Error("RSVP speaker", "router", r.id.String(), "error", err)
+	}
+	delete(s.running, r.id)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.known, r.id)
+	delete(s.free, r.id)
+	until := time.Now()
+	if stays {
+		until = until.Add(lifetime)
+	}
+	for k, o := range s.entries {
+		if o.router == r {
+			s.entries[k] = owner{until: until, ends: o.ends}
+		}
+	}
+}
+
+// half chooses the labels that a speaker gives: those of the half where fewer are installed. These few are removed.
+func (s *Speakers) half(space uint32) (upper bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var count [2]int
+	at := map[bool]int{true: 1}
+	for k := range s.entries {
+		if k.Space == space && !k.FTN {
+			count[at[isUpper(k)]]++
+		}
+	}
+	upper = count[1] < count[0]
+	for k := range s.entries {
+		if k.Space == space && !k.FTN && isUpper(k) == upper {
+			s.removeLocked(k)
+		}
+	}
+	return upper
+}
+
+// Steer adds to what the mirror is to have of routers: their label spaces, and which routes lead to LSPs.
+func (s *Speakers) Steer(want map[sliver.ID]*Router, routers map[sliver.ID]mirror.Labels) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, r := range want {
+		is := routers[id]
+		is.Space = r.Space
+		for _, l := range r.LSPs {
+			o, there := s.entries[labels.Key{Space: r.Space, Number: ftnOf(l.ID), FTN: true}]
+			if !there || o.ends {
+				continue
+			}
+			if is.FTNs == nil {
+				is.FTNs = map[netip.Prefix]uint32{}
+			}
+			for _, p := range l.To {
+				is.FTNs[p] = ftnOf(l.ID)
+			}
+		}
+		routers[id] = is
+	}
+}
+
+// Prune removes entries that nothing leads to any more. It is called when no router looks for them.
+func (s *Speakers) Prune(want map[sliver.ID]*Router) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now, spaces := time.Now(), map[uint32]*Router{}
+	for _, r := range want {
+		spaces[r.Space] = r
+	}
+	for k, o := range s.entries {
+		r := spaces[k.Space]
+		if o.ends || r == nil || k.FTN && !r.begins(k.Number) || o.router == nil && now.After(o.until) {
+			s.removeLocked(k)
+		}
+	}
+}
+
+// begins reports whether an LSP with this FTN begins at the router.
+func (r *Router) begins(ftn uint32) bool {
+	return slices.ContainsFunc(r.LSPs, func(l *slice.LSP) bool { return ftnOf(l.ID) == ftn })
+}
+
+func (s *Speakers) removeLocked(k labels.Key) {
+	if s.path == nil {
+		return
+	}
+	if err := labels.Remove(s.path, k); err != nil {
+		s.log.Error("remove a label", "label", k.String(), "error", err)
+		return
+	}
+	delete(s.entries, k)
+}
+
+// install writes an entry of a router, or removes it.
+func (s *Speakers) install(r *router, want *Router, c rsvp.LabelChange) error {
+	k, e, none, err := want.entry(c.Entry)
+	if err != nil || none {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	is := owner{router: r, key: c.Entry.Key}
+	switch was, there := s.entries[k]; {
+	case s.path == nil:
+		return machine.ErrNoNetwork
+	case !c.Remove:
+		if err := labels.Put(s.path, k, e); err != nil {
+			return err
+		}
+		if !there || was.ends {
+			defer s.wake() // for what leads to it
+		}
+		s.entries[k] = is
+	case !there || was != is: // another LSP of the tunnel has it by now
+	case k.FTN: // routes lead to it
+		is.ends = true
+		s.entries[k] = is
+		s.wake()
+	default:
+		s.removeLocked(k)
+	}
+	return nil
+}
+
+// unreserved gives what an interface of a router of this host has unreserved.
+func (s *Speakers) unreserved(network uint16) unreserved {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	free := make(map[string]bandwidths, len(s.free))
+	for id, all := range s.free {
+		if id.Slice == network {
+			free[id.Node] = maps.Clone(all)
+		}
+	}
+	return func(router, iface string) *[te.Priorities]uint64 {
+		if is, ok := free[router][iface]; ok {
+			return &is
+		}
+		return nil
+	}
+}
+
+func (s *Speakers) setUnreserved(id sliver.ID, iface string, is [te.Priorities]uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.free[id] == nil {
+		s.free[id] = bandwidths{}
+	}
+	s.free[id][iface] = is
+}
+
+// Close ends all speakers. Labels stay: they lead on without them.
+func (s *Speakers) Close() {
+	for _, r := range s.running {
+		s.stop(r, true)
+	}
+	if s.later != nil {
+		s.later.Stop()
+	}
+}
+
+// Problem says why a router does not speak; empty: it does, or is not known.
+func (s *Speakers) Problem(id sliver.ID) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.broken[id]; err != nil {
+		return fmt.Sprintf("it does not speak RSVP: %v", err)
+	}
+	return ""
+}

@@ -1,0 +1,328 @@
+package speakers
+
+import (
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/pergola-net/pergola/datapath"
+	"github.com/pergola-net/pergola/host/agent/labels"
+	"github.com/pergola-net/pergola/host/agent/observe"
+	"github.com/pergola-net/pergola/host/plan"
+	"github.com/pergola-net/pergola/host/sliver"
+	"github.com/pergola-net/pergola/model/slice"
+	"github.com/pergola-net/pergola/model/topology"
+	"github.com/pergola-net/pergola/signalling/rsvp"
+	"github.com/pergola-net/pergola/signalling/rsvp/message"
+	"github.com/pergola-net/pergola/signalling/te"
+)
+
+// square joins a and d by b, whose links are fast, and by c, whose links are slow.
+const square = `name: lab
+addressing: {ipv6: false}
+nodes:
+  a: {routing: ospf}
+  b: {routing: ospf}
+  c: {routing: ospf}
+  d: {routing: ospf}
+  pc: {}
+links:
+  - {ends: [a, b], rate: 100Mbit}
+  - {ends: [b, d], rate: 100Mbit}
+  - {ends: [a, c], rate: 10Mbit}
+  - {ends: [c, d], rate: 10Mbit}
+  - [a, pc]
+lsps:
+  - {name: named, path: [a, c, d], bandwidth: 1Mbit, to: 10.9.0.0/24, ttl: pipe}
+  - {name: free, path: [a, d], bandwidth: 20Mbit, setup_priority: 5, holding_priority: 4}
+`
+
+func resolved(t *testing.T, file string, prev *slice.Slice) *slice.Slice {
+	t.Helper()
+	top, found := topology.Parse("lab.yaml", []byte(file))
+	if len(found) > 0 {
+		t.Fatal(found)
+	}
+	s, found := topology.Resolve(top, prev)
+	if len(found) > 0 {
+		t.Fatal(found)
+	}
+	s.ID = 7
+	return s
+}
+
+// seen is a machine on which all nodes of a slice run but some. Ports have the ifindex 100 + n, and the interfaces in
+// nodes 500 + n.
+func seen(s *slice.Slice, but ...string) *observe.Snapshot {
+	is := &observe.Snapshot{Ports: map[string]int{}, NetNS: map[sliver.ID]uint64{},
+		Legs: map[sliver.ID]map[int]int{}}
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		id := sliver.ID{Slice: s.ID, Node: n.Name}
+		if slices.Contains(but, n.Name) {
+			continue
+		}
+		is.NetNS[id], is.Legs[id] = uint64(1000+i), map[int]int{}
+		for _, p := range n.Interfaces {
+			is.Ports[slice.PortName(s.ID, p.Port)] = 100 + int(p.Port)
+			is.Legs[id][500+int(p.Port)] = 100 + int(p.Port)
+		}
+	}
+	return is
+}
+
+func speaking(t *testing.T, s *slice.Slice, o slice.Overrides, name string, but ...string) *Router {
+	t.Helper()
+	r := Of(plan.Place{}, []plan.Input{{Spec: s, Overrides: o}}, seen(s, but...))[sliver.ID{Slice: 7, Node: name}]
+	if r == nil {
+		t.Fatalf("%s does not speak", name)
+	}
+	return r
+}
+
+// at gives an interface of a router by its name.
+func (r *Router) at(name string) (index int, is Interface) {
+	for i, is := range r.Interfaces {
+		if is.Name == name {
+			return i, is
+		}
+	}
+	return 0, Interface{}
+}
+
+func TestRoutersSpeakAtInterfacesToRouters(t *testing.T) {
+	s := resolved(t, square, nil)
+	all := Of(plan.Place{}, []plan.Input{{Spec: s}}, seen(s))
+	if len(all) != 4 {
+		t.Errorf("%d speak, want the four routers", len(all))
+	}
+	a := speaking(t, s, slice.Overrides{}, "a")
+	if len(a.Interfaces) != 2 {
+		t.Errorf("a speaks at %v, want its two links to routers", a.Interfaces)
+	}
+	_, toB := a.at("eth1")
+	neighbour := s.Node("b").Interface("eth1")
+	mac, err := net.ParseMAC(neighbour.MAC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := toB.Neighbours[neighbour.Addresses[0].Addr()]; got != [6]byte(mac) {
+		t.Errorf("b is at %x, want %s", got, mac)
+	}
+	if toB.Bandwidth != 100_000_000 || toB.Down {
+		t.Errorf("the link to b is %+v", toB)
+	}
+	if len(a.LSPs) != 2 || len(speaking(t, s, slice.Overrides{}, "d").LSPs) != 0 {
+		t.Error("LSPs begin at another router than a")
+	}
+	// Without a signalled LSP nobody speaks.
+	quiet := resolved(t, square[:strings.Index(square, "lsps:")], nil)
+	if all := Of(plan.Place{}, []plan.Input{{Spec: quiet}}, seen(quiet)); len(all) != 0 {
+		t.Errorf("%d speak of a network without LSPs", len(all))
+	}
+}
+
+func TestLinksToNodesThatDoNotRunAreDown(t *testing.T) {
+	s := resolved(t, square, nil)
+	link := s.Node("a").Interface("eth1").Link
+	for name, r := range map[string]*Router{
+		"node that does not run": speaking(t, s, slice.Overrides{}, "a", "b"),
+		"link that is cut":       speaking(t, s, slice.Overrides{Down: map[string]bool{link: true}}, "a"),
+	} {
+		_, toB := r.at("eth1")
+		if _, toC := r.at("eth2"); !toB.Down || toC.Down {
+			t.Errorf("%s: down is %t, and of the other %t", name, toB.Down, toC.Down)
+		}
+	}
+	// What another host has is not known.
+	elsewhere := *s
+	elsewhere.Nodes = slices.Clone(s.Nodes)
+	elsewhere.Node("b").Host = "other"
+	at := plan.Place{Host: "here"}
+	for i := range elsewhere.Nodes {
+		if elsewhere.Nodes[i].Name != "b" {
+			elsewhere.Nodes[i].Host = "here"
+		}
+	}
+	all := Of(at, []plan.Input{{Spec: &elsewhere}}, seen(s, "b"))
+	if _, toB := all[sliver.ID{Slice: 7, Node: "a"}].at("eth1"); toB.Down {
+		t.Error("a link to another host is down, of which nothing is known")
+	}
+}
+
+func TestEntriesAreWrittenByPort(t *testing.T) {
+	s := resolved(t, square, nil)
+	c := speaking(t, s, slice.Overrides{}, "c")
+	from, toA := c.at("eth1")
+	to, toD := c.at("eth2")
+	next := s.Node("d").Interface("eth2")
+	mac, err := net.ParseMAC(next.MAC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	session, _ := sessionOf(s, s.LSP("named"))
+	swap := rsvp.Entry{Key: rsvp.Key{Session: session}, HasIn: true, HasOut: true, In: 20_000, Out: 30_000,
+		From: from, Interface: to, Next: next.Addresses[0].Addr()}
+	k, e, none, err := c.entry(swap)
+	if err != nil || none {
+		t.Fatalf("%v, none is %t", err, none)
+	}
+	if want := (labels.Key{Space: c.Space, Number: 20_000}); k != want {
+		t.Errorf("the entry is of %v, want %v", k, want)
+	}
+	want := datapath.NHLFE{In: toA.Port, Port: toD.Port, MAC: [6]byte(mac), Push: []datapath.Label{{Label: 30_000}},
+		TTL: 255, KeepClass: true} // the pipe, as the network says
+	if diff := cmp.Diff(want, e); diff != "" {
+		t.Errorf("swap: -want +got:\n%s", diff)
+	}
+	pop := swap
+	pop.Out = message.ImplicitNull
+	if _, e, _, err := c.entry(pop); err != nil || e.Push != nil || e.Pop || e.Port != toD.Port {
+		t.Errorf("penultimate hop: %+v, %v", e, err)
+	}
+	last := rsvp.Entry{HasIn: true, In: 20_001, From: from}
+	if _, e, _, err := c.entry(last); err != nil || !e.Pop || !e.Uniform || e.In != toA.Port || e.Port != 0 {
+		t.Errorf("egress: %+v, %v", e, err)
+	}
+	first := rsvp.Entry{Key: swap.Key, HasOut: true, Out: 30_000, Interface: to, Next: swap.Next}
+	if k, _, _, err := c.entry(first); err != nil || !k.FTN || k.Number != ftnOf(s.LSP("named").ID) {
+		t.Errorf("ingress: %v, %v", k, err)
+	}
+	for name, wrong := range map[string]func(*rsvp.Entry){
+		"no such neighbour": func(e *rsvp.Entry) { e.Next = netip.MustParseAddr("10.9.9.9") },
+		"no way in":         func(e *rsvp.Entry) { e.From = 999 },
+		"no way out":        func(e *rsvp.Entry) { e.Interface = 999 },
+	} {
+		e := swap
+		wrong(&e)
+		if _, _, _, err := c.entry(e); err == nil {
+			t.Errorf("%s: it is written", name)
+		}
+	}
+}
+
+// nothing is known to be reserved.
+func nothing(string, string) *[te.Priorities]uint64 { return nil }
+
+func TestPathsHaveTheBandwidth(t *testing.T) {
+	s := resolved(t, square, nil)
+	r := speaking(t, s, slice.Overrides{}, "a")
+	by := func(l *slice.LSP, free unreserved) (string, error) {
+		p, err := route(s, &slice.Overrides{}, l, database(s, &slice.Overrides{}, free), nil, nil)
+		return strings.Join(p.Routers(), " "), err
+	}
+	if got, err := by(s.LSP("free"), nothing); got != "a b d" {
+		t.Errorf("20 Mbit/s go by %s, %v", got, err)
+	}
+	if got, err := by(s.LSP("named"), nothing); got != "a c d" {
+		t.Errorf("the path is named, and goes by %s, %v", got, err)
+	}
+	taken := func(router, iface string) *[te.Priorities]uint64 {
+		if router == "b" && iface == "eth2" {
+			return &[te.Priorities]uint64{}
+		}
+		return nil
+	}
+	_, err := by(s.LSP("free"), taken)
+	if err == nil || !strings.Contains(err.Error(), "have less than 20 Mbit/s unreserved at priority 5") {
+		t.Errorf("by links that have it not: %v", err)
+	}
+	// Another way is taken if there is one, for what has failed.
+	small := *s.LSP("free")
+	small.Signal = &slice.Signal{Number: 1, Bandwidth: 1_000_000}
+	local := r.Interfaces
+	for _, is := range local {
+		if is.Name != "eth1" {
+			continue
+		}
+		p, err := route(s, &slice.Overrides{}, &small, database(s, &slice.Overrides{}, nothing),
+			[]netip.Addr{is.Prefix.Addr()}, nil)
+		if got := strings.Join(p.Routers(), " "); got != "a c d" {
+			t.Errorf("1 Mbit/s not by b goes by %s, %v", got, err)
+		}
+	}
+	down := slice.Overrides{Down: map[string]bool{s.Node("a").Interface("eth2").Link: true}}
+	if _, err := route(s, &down, s.LSP("named"), database(s, &down, nothing), nil, nil); err == nil ||
+		!strings.Contains(err.Error(), "is down") {
+		t.Errorf("the path is named, and cut: %v", err)
+	}
+}
+
+func TestLSPsAreReplacedWhenTheNewOneIsUp(t *testing.T) {
+	s := resolved(t, square, nil)
+	r := speaking(t, s, slice.Overrides{}, "a")
+	l := s.LSP("free")
+	now := time.Now()
+	var tunnel tunnel
+	ask := func(l *slice.LSP) (next *version, remove []rsvp.Key) {
+		next, remove, _ = tunnel.next(r, l, now, nothing)
+		if next != nil {
+			tunnel.versions = append(tunnel.versions, next)
+		}
+		return next, remove
+	}
+	hear := func(kind string, v *version) { tunnel.hear(rsvp.Event{Kind: kind, Key: v.request.Key}, s) }
+
+	first, _ := ask(l)
+	if first == nil || first.request.Replaces != 0 || first.request.Bandwidth != 2_500_000 ||
+		first.request.Attribute.Setup != 5 || first.request.Attribute.Holding != 4 {
+		t.Fatalf("asked for %+v", first)
+	}
+	if again, _ := ask(l); again != nil {
+		t.Errorf("asked for again: %+v", again)
+	}
+	hear(rsvp.Up, first)
+	more := *l
+	signal := *l.Signal
+	signal.Bandwidth, signal.Number = 30_000_000, l.Signal.Next()
+	more.Signal = &signal
+	second, remove := ask(&more)
+	if second == nil || len(remove) > 0 || second.request.Replaces != first.request.Key.LSP {
+		t.Fatalf("asked for %+v, and removed %v", second, remove)
+	}
+	// It is refused: the first one stays, and goes when one that asks for less is up.
+	hear(rsvp.Failed, second)
+	less := more
+	signal.Bandwidth, signal.Number = 10_000_000, more.Signal.Next()
+	now = now.Add(time.Minute)
+	less.Signal = &signal
+	third, remove := ask(&less)
+	if third == nil || !slices.Equal(remove, []rsvp.Key{second.request.Key}) ||
+		third.request.Replaces != first.request.Key.LSP {
+		t.Fatalf("asked for %+v, and removed %v", third, remove)
+	}
+	hear(rsvp.Up, third)
+	hear(rsvp.Replaced, first)
+	if len(tunnel.versions) != 1 || tunnel.newest() != third {
+		t.Errorf("there are %d versions", len(tunnel.versions))
+	}
+}
+
+func TestAnLSPThatFailsIsAskedForAgainEverMoreSlowly(t *testing.T) {
+	s := resolved(t, square, nil)
+	r := speaking(t, s, slice.Overrides{}, "a")
+	var tunnel tunnel
+	now, last := time.Now(), time.Time{}
+	var pauses []time.Duration
+	for tries := 0; tries < 8; now = now.Add(100 * time.Millisecond) {
+		next, _, _ := tunnel.next(r, s.LSP("free"), now, nothing)
+		if next == nil {
+			continue
+		}
+		tunnel.versions = append(tunnel.versions, next)
+		tunnel.hear(rsvp.Event{Kind: rsvp.Failed, Key: next.request.Key}, s)
+		if !last.IsZero() {
+			pauses = append(pauses, now.Sub(last))
+		}
+		last = now
+		tries++
+	}
+	if !slices.IsSorted(pauses) || pauses[len(pauses)-1] < 10*time.Second {
+		t.Errorf("the pauses are %v", pauses)
+	}
+}

@@ -1,0 +1,120 @@
+package speakers
+
+import (
+	"strings"
+	"time"
+
+	"github.com/pergola-net/pergola/host/sliver"
+	"github.com/pergola-net/pergola/model/slice"
+	"github.com/pergola-net/pergola/model/unit"
+	"github.com/pergola-net/pergola/signalling/rsvp/message"
+)
+
+// State is how an LSP is at its ingress.
+type State struct {
+	Up        bool
+	ID        uint16    // the LSP ID; 0: nothing was asked for
+	Number    uint16    // slice.Signal.Number
+	Bandwidth unit.Rate // that it has, if it is up
+	Hops      []slice.Hop
+	Since     time.Time // when it was asked for
+	// Problem says why it is not up, or why what was asked for last is not, while an earlier one is.
+	Problem string
+}
+
+// State says how an LSP of a network is, if it begins at a router of this host.
+func (s *Speakers) State(network *slice.Slice, l *slice.LSP) State {
+	id := sliver.ID{Slice: network.ID, Node: l.Ingress()}
+	s.mu.Lock()
+	r, broken := s.known[id], s.broken[id]
+	s.mu.Unlock()
+	switch {
+	case broken != nil:
+		return State{Problem: l.Ingress() + " does not speak RSVP: " + broken.Error()}
+	case r == nil:
+		return State{Problem: l.Ingress() + " does not run"}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := r.tunnels[l.Name]
+	if t == nil {
+		return State{Problem: "it is not asked for yet"}
+	}
+	return t.state(network, l, r)
+}
+
+// state describes the version that is up, else the newest.
+func (t *tunnel) state(network *slice.Slice, l *slice.LSP, r *router) (is State) {
+	v := t.newest()
+	if v == nil {
+		return State{Problem: t.problem}
+	}
+	if !v.up {
+		is.Problem = v.failed
+		if is.Problem == "" {
+			is.Problem = "is being set up"
+		}
+		for _, older := range t.versions {
+			if older.up {
+				v = older
+			}
+		}
+	}
+	if t.problem != "" {
+		is.Problem = t.problem
+	}
+	is.Up, is.ID, is.Number, is.Since = v.up, v.request.Key.LSP, v.number, v.since
+	if err := r.failing[v.request.Key]; err != nil {
+		is.Up, is.Problem = false, err.Error()
+	}
+	if is.Up {
+		is.Bandwidth = unit.Rate(v.request.Bandwidth * 8)
+		is.Hops = hops(network, l.Ingress(), v.route)
+	}
+	return is
+}
+
+// hops reads the routers of a recorded route: each says by which interface packets come, and with which label.
+func hops(network *slice.Slice, ingress string, route []message.Record) []slice.Hop {
+	all := []slice.Hop{{Node: ingress}}
+	for _, rec := range route {
+		if rec.IsLabel {
+			all[len(all)-1].Label = rec.Label
+			continue
+		}
+		node, in, _ := strings.Cut(routerOf(network, rec.Addr), ":")
+		if node == "" {
+			node = rec.Addr.String()
+		}
+		all = append(all, slice.Hop{Node: node, In: in})
+	}
+	for i := range all[:len(all)-1] {
+		all[i].Out = across(network, all[i].Node, all[i+1])
+	}
+	return all
+}
+
+// across names the interface of a router that is on the link by which packets come to the next.
+func across(s *slice.Slice, node string, next slice.Hop) string {
+	to := s.Node(next.Node)
+	if to == nil || to.Interface(next.In) == nil {
+		return ""
+	}
+	link := to.Interface(next.In).Link
+	for _, seg := range s.Segments() {
+		at := ""
+		found := false
+		for _, l := range seg.Links {
+			found = found || l.Name == link
+			for _, e := range l.Ends {
+				if e.Node == node {
+					at = e.Interface
+				}
+			}
+		}
+		if found {
+			return at
+		}
+	}
+	return ""
+}

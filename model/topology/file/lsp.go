@@ -1,0 +1,34 @@
+package file
+
+import "github.com/pergola-net/pergola/model/slice"
+
+// LSPOf writes an LSP as a file would.
+func LSPOf(l *slice.LSP) LSP {
+	out := LSP{Name: l.Name, TTL: l.TTL}
+	for _, p := range l.To {
+		out.To = append(out.To, p.String())
+	}
+	for _, h := range l.Hops {
+		at := h.Node
+		if h.Out != "" {
+			at += ":" + h.Out
+		}
+		out.Path = append(out.Path, at)
+	}
+	if q := l.Signal; q != nil {
+		setup, holding := int(q.Setup), int(q.Holding)
+		out.Signalling, out.Setup, out.Holding = SignallingRSVP, &setup, &holding
+		if q.Bandwidth != 0 {
+			out.Bandwidth = Rate(q.Bandwidth.String())
+		}
+		return out
+	}
+	switch l.Hops[len(l.Hops)-1].Label {
+	case slice.ImplicitNull:
+	case slice.ExplicitNull, slice.ExplicitNull6:
+		out.Last = LastExplicitNull
+	default:
+		out.Last = LastOwn
+	}
+	return out
+}

@@ -1,0 +1,82 @@
+package resolve
+
+import (
+	"github.com/pergola-net/pergola/model/slice"
+	"github.com/pergola-net/pergola/model/topology/diagnostic"
+)
+
+// number gives each its ID, and those that are signalled a number that is another one where something else is asked
+// for.
+func (r *lspResolver) number() {
+	used := map[uint32]bool{}
+	for i := range r.out {
+		if was := r.prev.LSP(r.out[i].Name); was != nil {
+			r.out[i].ID = was.ID
+			used[was.ID] = true
+		}
+	}
+	next := uint32(1)
+	for i := range r.out {
+		l := &r.out[i]
+		if l.ID == 0 {
+			l.ID = free(used, &next)
+		}
+		if l.Signal == nil {
+			continue
+		}
+		l.Signal.Number = l.NumberAfter(r.prev.LSP(l.Name))
+		if l.ID > slice.MaxTunnel {
+			r.Add(diagnostic.Root.At("lsps"), "", "%q is one LSP too many: a network can have %d where "+
+				"some are signalled", l.Name, slice.MaxTunnel)
+		}
+	}
+}
+
+// label chooses the labels, for each router from its own space. A label stays where packets come by the same interface.
+func (r *lspResolver) label() {
+	used := map[string]map[uint32]bool{}
+	each := func(do func(name string, h *slice.Hop)) {
+		for i := range r.out {
+			l := &r.out[i]
+			for j := range l.Hops {
+				if l.Hops[j].Label == unchosen {
+					do(l.Name, &l.Hops[j])
+				}
+			}
+		}
+	}
+	each(func(name string, h *slice.Hop) {
+		if used[h.Node] == nil {
+			used[h.Node] = map[uint32]bool{}
+		}
+		was := r.prev.LSP(name)
+		if was == nil {
+			return
+		}
+		for _, old := range was.Hops {
+			if old.Node == h.Node && old.In == h.In && old.Label >= slice.FirstLabel {
+				h.Label = old.Label
+				used[h.Node][h.Label] = true
+			}
+		}
+	})
+	next := map[string]uint32{}
+	each(func(_ string, h *slice.Hop) {
+		n := max(next[h.Node], slice.FirstLabel)
+		h.Label = free(used[h.Node], &n)
+		next[h.Node] = n
+		if h.Label > slice.LastStatic {
+			r.Add(diagnostic.Root.At("lsps"), "", "%q has no labels left: it has %d, from %d to %d", h.Node,
+				slice.LastStatic-slice.FirstLabel+1, slice.FirstLabel, slice.LastStatic)
+		}
+	})
+}
+
+// free takes the least number from next on that is not used.
+func free(used map[uint32]bool, next *uint32) uint32 {
+	for used[*next] {
+		*next++
+	}
+	*next++
+	return *next - 1
+}
