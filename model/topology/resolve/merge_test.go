@@ -18,8 +18,8 @@ func TestANodeWithoutAProcessRefusesAllKeysOfProcesses(t *testing.T) {
 	for kind, its := range has {
 		foreign := foreignKeys(kind)
 		for _, key := range file.FieldsOf(reflect.TypeFor[file.Attributes]()).Names {
-			if slices.Contains(foreign, key) == slices.Contains(its, key) {
-				t.Errorf("%s of a node of kind %s is refused: %t", key, kind, slices.Contains(foreign, key))
+			if refused := slices.Contains(foreign, key); refused == slices.Contains(its, key) {
+				t.Errorf("%s of a node of kind %s is refused: %t", key, kind, refused)
 			}
 		}
 	}
