@@ -46,8 +46,12 @@ func (s *Server) lspProblem(w *plan.Input, l *slice.LSP, hop int) string {
 	if i := n.Interface(l.Hops[hop].Out); i != nil && w.Overrides.Down[i.Link] {
 		return "link " + i.Link + " is down"
 	}
-	if hop > 0 {
-		return ""
+	id := sliver.ID{Slice: w.Spec.ID, Node: n.Name}
+	switch {
+	case hop == 0:
+		return s.fastPath.Unlabelled(id, l.To)
+	case l.Hops[hop].Label == slice.ImplicitNull:
+		return "" // packets come without a label, and its kernel forwards them, too
 	}
-	return s.fastPath.Unlabelled(sliver.ID{Slice: w.Spec.ID, Node: n.Name}, l.To)
+	return s.fastPath.Unmirrored(id)
 }
