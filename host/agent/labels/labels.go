@@ -85,6 +85,7 @@ func (l *Labels) openLocked(path machine.DataPath) bool {
 	for e, err := range path.AllLabels() {
 		if err != nil {
 			l.log.Error("read labels", "error", err)
+			l.path, l.is = nil, nil // what was known is of another data path
 			return false
 		}
 		is[Key{e.Space, e.Number, e.FTN}] = e.NHLFE

@@ -217,3 +217,24 @@ func TestOnlyWhatDiffersIsWritten(t *testing.T) {
 		t.Error("without a network of the host no label is switched")
 	}
 }
+
+// unreadable is a data path whose labels cannot be read.
+type unreadable struct{ *path }
+
+func (unreadable) AllLabels() iter.Seq2[datapath.LabelEntry, error] {
+	return func(yield func(datapath.LabelEntry, error) bool) {
+		yield(datapath.LabelEntry{}, errors.New("no such map"))
+	}
+}
+
+func TestLabelsThatCannotBeReadAreNotTakenForWritten(t *testing.T) {
+	s := resolved(t, threeRouters)
+	want := Of(plan.Place{}, []plan.Input{{Spec: s}}, seen(s))
+	l := New(slog.New(slog.DiscardHandler))
+	l.Add(&path{is: map[Key]datapath.NHLFE{}}, want)
+	l.Add(unreadable{&path{is: map[Key]datapath.NHLFE{}}}, want)
+	if l.Problem(7, s.LSP("a--c"), 0, s.Node("a")) == "" {
+		t.Error("another data path has what the first one got")
+	}
+	l.Prune(Want{}) // of what it does not know
+}
