@@ -101,10 +101,17 @@ func (l *Labels) Problem(id uint16, lsp *slice.LSP, hop int, n *slice.Node) stri
 	if l.path == nil {
 		return "there is no fast path"
 	}
-	if err := l.failed[keyOf(id, lsp, hop, n)]; err != nil {
+	k := keyOf(id, lsp, hop, n)
+	if err := l.failed[k]; err != nil {
 		return err.Error()
 	}
-	return l.missing[Hop{id, lsp.Name, n.Name}]
+	if why := l.missing[Hop{id, lsp.Name, n.Name}]; why != "" {
+		return why
+	}
+	if _, there := l.is[k]; !there && (k.FTN || k.Number >= slice.FirstLabel) {
+		return "its label is about to be written"
+	}
+	return ""
 }
 
 func (k Key) String() string {

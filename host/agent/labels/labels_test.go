@@ -196,6 +196,12 @@ func TestOnlyWhatDiffersIsWritten(t *testing.T) {
 	want = Of(plan.Place{}, []plan.Input{{Spec: s}}, is)
 	check("another port", pass(l, want), 2, want.Entries)
 	check("nothing", pass(l, Want{}), 0, nil)
+	if why := l.Problem(7, s.LSP("a--c"), 1, s.Node("b")); why != "its label is about to be written" {
+		t.Errorf("at b, before a pass: %q", why)
+	}
+	if why := l.Problem(7, s.LSP("a--c"), 2, s.Node("c")); why != "" {
+		t.Errorf("at c, where packets come without a label: %q", why)
+	}
 
 	refused := Key{spaceOf(7, s.Node("b")), 16, false}
 	p.refuse[refused] = true

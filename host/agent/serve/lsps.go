@@ -16,30 +16,22 @@ func (s *Server) LSPs(_ context.Context, name string) ([]api.LSPHop, error) {
 		return nil, err
 	}
 	all := []api.LSPHop{}
-	share := s.share(w.Spec.ID)
+	at := s.inputs.Place()
 	for i := range w.Spec.LSPs {
 		l := &w.Spec.LSPs[i]
 		for hop := range l.Hops {
-			if share != nil && share.OwnsNamed(l.Hops[hop].Node) {
-				node := l.Hops[hop].Node
-				all = append(all, api.LSPHop{LSP: l.Name, Node: node, Problem: s.lspProblem(w, l, hop)})
+			n := w.Spec.Node(l.Hops[hop].Node)
+			if n != nil && at.Owns(n) {
+				problem := s.lspProblem(w, l, hop, n)
+				all = append(all, api.LSPHop{LSP: l.Name, Node: n.Name, Problem: problem})
 			}
 		}
 	}
 	return all, nil
 }
 
-// share says which parts of a slice the last pass found to be of this host; nil: there was none.
-func (s *Server) share(id uint16) *plan.Share {
-	if w := s.planned.Load(); w != nil {
-		return w.Share(id)
-	}
-	return nil
-}
-
 // lspProblem says why packets of an LSP do not go on at one of its routers.
-func (s *Server) lspProblem(w *plan.Input, l *slice.LSP, hop int) string {
-	n := w.Spec.Node(l.Hops[hop].Node)
+func (s *Server) lspProblem(w *plan.Input, l *slice.LSP, hop int, n *slice.Node) string {
 	if why := s.labels.Problem(w.Spec.ID, l, hop, n); why != "" {
 		return why
 	}
