@@ -9,6 +9,8 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/datapath/node"
 )
 
 const xdpDrop = 1 // linux/bpf.h
@@ -342,6 +344,52 @@ func TestProgramsOfTheUnderlayAreReplacedWhenTheHostNeedsMore(t *testing.T) {
 		if have := b.tc("filter show dev pa ingress"); strings.Contains(have, objectProgUnderlayIngress) ||
 			have != left {
 			b.Errorf("attached again: %s", have)
+		}
+	})
+}
+
+// A frame that labels have made longer comes to the last link again, before a packet program; single frames of a
+// super-frame, to all links but the first.
+func TestPolicersTakeNothingOfFramesThatComeAgain(t *testing.T) {
+	inProgramWorld(t, func(w *world, n *node.Nodes) {
+		l := w.line(2)
+		w.space(l)
+		in, out := w.port(mac(50)), w.port(mac(51))
+		w.join(l.out[1], in)
+		w.join(out, l.end)
+		w.check(n.Set("x", made(w.compile(forward), in, out)))
+		w.ftn(l, 1, l.ahead(1, Label{Label: 100}))
+		p := packet{tcp: true, payload: 3000}
+		w.change(w.a, func(r *Port) { r.Plain = w.b })
+		const label = 4 // bytes
+		for _, c := range []struct {
+			name  string
+			frame packet
+			gso   uint32
+			taken map[int]int
+		}{
+			{"grown", packet{payload: 1000}, 0, map[int]int{w.a: 1042, l.out[0]: 1042, l.out[1]: 0}},
+			{"super-frame", p, 1000, map[int]int{w.a: 3162, l.out[0]: 0, l.out[1]: 0}},
+		} {
+			for port := range c.taken {
+				w.police(port, Policer{})
+				w.police(port, Policer{Rate: MinPolicedRate, Burst: 10000})
+			}
+			w.name = c.name
+			before := w.now()
+			have := w.send(c.frame.bytes(), skbuff{GSOSize: c.gso})
+			if have.Verdict != verdictRedirect || have.Counted[fmt.Sprintf("policed %d", l.out[1])] != 0 {
+				w.Fatalf("verdict %d, %v", have.Verdict, have.Counted)
+			}
+			for port, want := range c.taken {
+				var m objectMeter
+				w.check(w.d.maps.Meters.Lookup(firstPolicer+uint32(port), &m))
+				taken := (int(m.BytesFull) - int(before)) * MinPolicedRate / 1e9
+				late := int(w.now()-before) * MinPolicedRate / 1e9
+				if taken > want+late+1 || taken < want-4*label-1 {
+					w.Errorf("%d bytes were taken at port %d, want %d", taken, port, want)
+				}
+			}
 		}
 	})
 }

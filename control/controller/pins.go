@@ -67,35 +67,6 @@ func (p *placing) keepOnMachine(n *slice.Node, what string, add func(format stri
 	}
 }
 
-// checkWaits finds nodes that would wait for nodes of other hosts: no host tells another one what its nodes do.
-func (p *placing) checkWaits() (faults []Fault) {
-	for i := range p.next.Nodes {
-		n := &p.next.Nodes[i]
-		for _, w := range n.WaitFor {
-			other := p.next.Node(w.Node)
-			if other == nil || other.Host == n.Host {
-				continue
-			}
-			faults = append(faults, Fault{Location: "nodes." + n.Name + ".wait_for", Message: fmt.Sprintf(
-				"node %s waits for %s, and they are on two hosts, %s and %s: give both the same host:",
-				n.Name, w.Node, n.Host, other.Host)})
-		}
-	}
-	return faults
-}
-
-// settleWaits refuses these nodes, or notes them where no user waits for the answer.
-func (p *placing) settleWaits() error {
-	faults := p.checkWaits()
-	if len(faults) > 0 && !p.background {
-		return unplaceable(p.next.Name, faults)
-	}
-	for _, f := range faults {
-		p.notes = append(p.notes, f.Message)
-	}
-	return nil
-}
-
 // noteVolumes says which volumes stay behind.
 func (p *placing) noteVolumes() {
 	for i := range p.next.Nodes {

@@ -36,6 +36,7 @@ type placing struct {
 	byName map[string]*store.HostState
 	was    map[string]*slice.Node // nodes of prev, by name
 	stuck  map[string]bool        // nodes that stay whatever there is
+	apart  map[string]bool        // nodes that need not be where those are for which they wait
 	moves  map[string]string      // the hosts that nodes were moved away from, by node
 	notes  []string               // what a user should know
 }
@@ -44,7 +45,7 @@ type placing struct {
 // they are, as long as that is allowed; one that should leave and that no other host can take stays too, with a note.
 func (p *placing) place() error {
 	p.byName, p.was = map[string]*store.HostState{}, map[string]*slice.Node{}
-	p.stuck, p.moves = map[string]bool{}, map[string]string{}
+	p.stuck, p.apart, p.moves = map[string]bool{}, map[string]bool{}, map[string]string{}
 	for i := range p.hosts {
 		p.byName[p.hosts[i].Name] = &p.hosts[i]
 	}
@@ -166,38 +167,54 @@ func (p *placing) mapNodes() (mapping.Mapping, error) {
 	request, now := p.request()
 	stays := map[string]string{} // why nodes stay that should go
 	substrate := p.substrate()
+	request.Together = p.together(request.Nodes)
 	if _, err := mapping.Greedy(substrate, request, now); !p.background && errors.Is(err, mapping.ErrImpossible) {
 		for i := range request.Links { // if the MTU is the reason, fitMTUs explains it better
 			request.Links[i].MTU = 0
 		}
 	}
 	for try := 1; ; try++ {
+		request.Together = p.together(request.Nodes)
 		m, err := mapping.Greedy(substrate, request, now)
 		var impossible *mapping.Impossible
 		if !errors.As(err, &impossible) {
-			for _, name := range slices.Sorted(maps.Keys(stays)) {
-				where := "stays on " + m[name]
-				if p.byName[m[name]] == nil {
-					where = "has no host since " + m[name] + " was removed"
-				}
-				p.notes = append(p.notes, fmt.Sprintf("%s %s: no other host can take it: %s", name,
-					where, stays[name]))
-			}
+			p.noteStays(stays, m)
+			p.noteHeld(request.Together, m)
 			return m, err
 		}
-		if stays[impossible.Node] != "" || !p.mayStay(p.next.Node(impossible.Node)) {
+		unit := append([]string{impossible.Node}, impossible.With...)
+		stay := slices.DeleteFunc(slices.Clone(unit), func(name string) bool {
+			return stays[name] != "" || !p.mayStay(p.next.Node(name))
+		})
+		switch {
+		case p.background && p.part(unit, stay):
+			continue
+		case len(stay) == 0:
 			return nil, p.noHostFor(impossible)
 		}
-		delete(impossible.Reasons, p.now(impossible.Node))
+		for _, name := range stay {
+			delete(impossible.Reasons, p.now(name))
+		}
 		why := cmp.Or(reasons(impossible), "there is none")
 		for i := range request.Nodes {
 			n := &request.Nodes[i]
-			if n.Name == impossible.Node || try == most && p.leaving(p.next.Node(n.Name)) {
+			if slices.Contains(stay, n.Name) || try == most && p.leaving(p.next.Node(n.Name)) {
 				hold(n, p.was[n.Name].Host, now)
 				stays[n.Name], p.stuck[n.Name] = why, true
 			}
 		}
 		substrate = p.substrate()
+	}
+}
+
+// noteStays says which nodes stay where they should not be, and why, by node.
+func (p *placing) noteStays(stays map[string]string, m mapping.Mapping) {
+	for _, name := range slices.Sorted(maps.Keys(stays)) {
+		where := "stays on " + m[name]
+		if p.byName[m[name]] == nil {
+			where = "has no host since " + m[name] + " was removed"
+		}
+		p.notes = append(p.notes, fmt.Sprintf("%s %s: no other host can take it: %s", name, where, stays[name]))
 	}
 }
 
@@ -215,10 +232,17 @@ func (p *placing) leaving(n *slice.Node) bool {
 
 func (p *placing) noHostFor(err *mapping.Impossible) *Refusal {
 	reason := Conflict
-	why := fmt.Sprintf("no host can take node %s: %s", err.Node, cmp.Or(reasons(err), "there is none"))
-	if advice := p.consentFor(p.next.Node(err.Node), err.Reasons); advice != "" {
-		reason = Forbidden
-		why += "; " + advice
+	what := err.Node
+	if len(err.With) > 0 {
+		what += " and those that wait for it, or it for them (" + list(err.With) + ")"
+	}
+	why := fmt.Sprintf("no host can take node %s: %s", what, cmp.Or(reasons(err), "there is none"))
+	for _, name := range append([]string{err.Node}, err.With...) {
+		if advice := p.consentFor(p.next.Node(name), err.Reasons); advice != "" {
+			reason = Forbidden
+			why += "; " + advice
+			break
+		}
 	}
 	r := refuse(reason, "network %s: %s", p.next.Name, why)
 	r.Faults = []Fault{{Location: "nodes." + err.Node, Message: why}}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -587,35 +586,5 @@ func TestVolumesThatStayBehindAreNamed(t *testing.T) {
 	const want = "a moves to h2 without what is in its volumes, which stay on h1"
 	if len(p.notes) != 1 || p.notes[0] != want {
 		t.Errorf("it says %q", p.notes)
-	}
-}
-
-// Hosts do not tell each other what their nodes do, so that nobody could wait for a node of another one.
-func TestNodesWaitForNodesOfTheSameHostOnly(t *testing.T) {
-	file := func(second string) string {
-		return "name: lab\nnodes:\n  a: {host: h1}\n  b: {host: " + second + ", wait_for: a}\n"
-	}
-	mustPlace(t, &placing{next: resolved(t, file("h1"), nil), hosts: machines(2), generation: 1})
-	p := &placing{next: resolved(t, file("h2"), nil), hosts: machines(2), generation: 1}
-	err := p.place()
-	var r *Refusal
-	const why = "node b waits for a, and they are on two hosts, h2 and h1"
-	if !errors.As(err, &r) || !strings.Contains(r.Message, why) {
-		t.Errorf("placed: %v", err)
-	}
-}
-
-// A host that is drained parts nodes that wait for each other: nobody is asked, so it has to be said.
-func TestANodeThatMovesAwayFromTheOneItWaitsForIsNamed(t *testing.T) {
-	p := &placing{background: true, hosts: machines(2), generation: 2,
-		prev: resolved(t, "name: lab\nnodes:\n  a: {host: h1}\n  b: {wait_for: a}\n", nil)}
-	for i := range p.prev.Nodes {
-		p.prev.Nodes[i].Host = "h1"
-	}
-	p.next, p.hosts[0].Policy.Draining = copyForPlacing(p.prev), true
-	at := hostsOf(mustPlace(t, p))
-	const why = "node b waits for a, and they are on two hosts, h2 and h1"
-	if at["b"] != "h2" || !slices.ContainsFunc(p.notes, func(n string) bool { return strings.Contains(n, why) }) {
-		t.Errorf("%v: it says %q", at, p.notes)
 	}
 }

@@ -40,3 +40,17 @@ __noinline int admit(struct frame *f, __u32 port)
 	m = bpf_map_lookup_elem(&meters, &number);
 	return !m || conforms(m, frames_of(f), bytes_of(f), bpf_ktime_get_ns());
 }
+
+/* Gives back what admit() has taken: the frame has not left, and comes to the link again in another shape. */
+__noinline int give_back(struct frame *f, __u32 port)
+{
+	__u32 number = FIRST_POLICER + port;
+	struct meter *m;
+
+	if (!with_policers || !f)
+		return 0;
+	m = bpf_map_lookup_elem(&meters, &number);
+	if (m && m->per_byte)
+		__sync_fetch_and_add(&m->bytes_full, -(m->per_byte * bytes_of(f) >> METER_SCALE));
+	return 0;
+}

@@ -177,10 +177,18 @@ static __always_inline int call_program(struct __sk_buff *skb, const struct fram
 	return TC_ACT_SHOT;
 }
 
+static long give_back_pass(__u32 i, struct turn *t)
+{
+	if (i < MAX_HOPS)
+		give_back(t->f, t->f->passed[i].out);
+	return 0;
+}
+
 /*
  * A super-frame that would leave with labels on goes round by the device that makes single frames of it, if there is
  * one before the router where it came in; else it is dropped. The kernel cuts behind labels only where it has MPLS.
- * (One that has got labels and lost them again on its way is like any other.)
+ * (One that has got labels and lost them again on its way is like any other.) Behind the device, the frames come to all
+ * policers but the first again. What is given back is more than was taken by labels that were not on yet.
  */
 __noinline int cut_before_labels(struct frame *f)
 {
@@ -190,8 +198,13 @@ __noinline int cut_before_labels(struct frame *f)
 		return TC_ACT_SHOT;
 	in = find_port(f->hops ? f->passed[0].in : f->at);
 	from = in ? find_port(in->peer) : NULL;
-	if (from && from->plain)
+	if (from && from->plain) {
+		struct turn t = {.f = f};
+
+		if (with_policers)
+			bpf_loop(f->hops, give_back_pass, &t, 0);
 		return bpf_redirect(from->plain, 0);
+	}
 	count_drop(f->from, REASON_SUPER_FRAME);
 	return TC_ACT_SHOT;
 }
@@ -209,8 +222,10 @@ static __always_inline int leave(struct __sk_buff *skb, struct frame *f, enum re
 		return TC_ACT_SHOT;
 	}
 	if (with_programs && f->why == TO_PROGRAM) {
-		if (with_mpls && f->edit.puts > f->edit.takes) /* as send_by() (node_out.h) */
+		if (with_mpls && f->edit.puts > f->edit.takes) { /* as send_by() (node_out.h) */
+			give_back(f, f->from);
 			return bpf_redirect(f->from, BPF_F_INGRESS);
+		}
 		return call_program(skb, f);
 	}
 	if (with_queues && f->mode == MODE_QUEUE)

@@ -2,6 +2,7 @@ package fib
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 )
@@ -15,28 +16,41 @@ func (r *Router) SetLabelSpace(space uint32) error {
 		return fmt.Errorf("set label space %d: %w", space, errClosed)
 	}
 	r.fib.store32(&r.fib.routers[r.id].space, space)
+	r.space = space
 	return nil
 }
 
+// Labels are the label space and the FTNs that were set.
+func (r *Router) Labels() (space uint32, ftns map[netip.Prefix]uint32) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.space, maps.Clone(r.ftns)
+}
+
 // SetFTN gives frames to a prefix the labels of an FTN of the router's label space, as long as it has a route to this
-// very prefix by next hops, and longer prefixes have none. Zero: they go by the route again.
+// very prefix by next hops, and longer prefixes have none. Zero: they go by the route again. On an error, they get what
+// they got before.
 func (r *Router) SetFTN(p netip.Prefix, ftn uint32) error {
 	p = p.Masked()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closed || !p.IsValid() {
+	if !p.IsValid() {
+		return fmt.Errorf("set FTN %d: no prefix", ftn)
+	}
+	if r.closed {
 		return fmt.Errorf("set FTN of %v: %w", p, errClosed)
+	}
+	if t, ok := r.routes.Get(p); ok {
+		if err := r.setRoute(p, t.route.withFTN(ftn)); err != nil {
+			return err
+		}
 	}
 	if ftn == 0 {
 		delete(r.ftns, p)
 	} else {
 		r.ftns[p] = ftn
 	}
-	t, ok := r.routes.Get(p)
-	if !ok {
-		return nil
-	}
-	return r.setRoute(p, t.route.withFTN(ftn))
+	return nil
 }
 
 // Unrouted lists the prefixes that have an FTN, and no route to this very prefix by next hops: frames to them get no

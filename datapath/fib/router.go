@@ -27,6 +27,7 @@ type Router struct {
 	legs       map[int]Leg
 	neighbours map[station]Neighbour
 	addresses  map[netip.Addr]bool
+	space      uint32 // of labels
 	ftns       map[netip.Prefix]uint32
 	closed     bool
 }

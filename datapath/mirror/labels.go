@@ -11,13 +11,11 @@ import (
 func (n *node) setLabels(l Labels) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.out != nil {
-		if err := l.write(n.out, n.labels); err != nil {
-			return err // it is not what the router has: Set is to be called again
-		}
-	}
 	n.labels = l
-	return nil
+	if n.out == nil {
+		return nil
+	}
+	return l.write(n.out)
 }
 
 // labelled gives a router that nothing was written of its labels, before frames come to it.
@@ -25,7 +23,7 @@ func (n *node) labelled(out *fib.Router) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.out = out
-	return n.labels.write(out, Labels{})
+	return n.labels.write(out)
 }
 
 // Unrouted lists the prefixes whose frames are to get labels, and do not, because the router has no route to them by
@@ -44,20 +42,22 @@ func (m *Mirror) Unrouted(name string) ([]netip.Prefix, error) {
 	return out.Unrouted(), nil
 }
 
-// write makes a router that has the labels of before have these. What has not changed costs no write.
-func (l Labels) write(out *fib.Router, before Labels) error {
+// write makes a router have these labels, whatever it has. What has not changed costs no write. On an error it has some
+// of them: Set is to be called again.
+func (l Labels) write(out *fib.Router) error {
 	var errs []error
-	if l.Space != before.Space {
+	space, has := out.Labels()
+	if l.Space != space {
 		errs = append(errs, out.SetLabelSpace(l.Space))
 	}
 	set := func(p netip.Prefix, ftn uint32) { errs = append(errs, out.SetFTN(p, ftn)) }
-	for p := range before.FTNs {
+	for p := range has {
 		if l.FTNs[p] == 0 {
 			set(p, 0)
 		}
 	}
 	for p, ftn := range l.FTNs {
-		if before.FTNs[p] != ftn {
+		if has[p] != ftn {
 			set(p, ftn)
 		}
 	}

@@ -80,25 +80,38 @@ func (s saved) save(was settings) error {
 	return nil
 }
 
-// reserve changes which ports are given to processes. What all settings were is in the file before.
-func (s saved) reserve(there []device) error {
-	if !s.exists() {
-		var was settings
-		for path, value := range map[string]*string{
-			forwarding: &was.Forwarding, reservedPorts: &was.Reserved, redirects: &was.Redirects,
-		} {
-			text, err := os.ReadFile(path)
-			if err != nil {
-				return fmt.Errorf("read a setting: %w", err)
-			}
-			*value = strings.TrimSpace(string(text))
+// currentSettings reads what the machine's settings are. Those of IPv6 are noted when they are to change.
+func currentSettings() (is settings, err error) {
+	for path, value := range map[string]*string{
+		forwarding: &is.Forwarding, reservedPorts: &is.Reserved, redirects: &is.Redirects,
+	} {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return is, fmt.Errorf("read a setting: %w", err)
 		}
-		was.Added = new(string)
-		if err := s.save(was); err != nil {
-			return err
-		}
+		*value = strings.TrimSpace(string(text))
 	}
-	return s.setReserved(portsOf(there))
+	is.Added = new(string)
+	return is, nil
+}
+
+// before makes of settings that have changed what they were: the machine forwarded nothing of a family that is
+// guarded, and of the ports that are reserved those that we reserve are ours. What cannot be told is left as it is.
+func (s *settings) before(guarded guard, ours portSet) error {
+	is, err := parsePortSet(s.Reserved)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", reservedPorts, err)
+	}
+	others := is.minus(ours)
+	added := is.minus(others).String()
+	s.Reserved, s.Added, s.Redirects = others.String(), &added, ""
+	if guarded.ipv4 {
+		s.Forwarding = "0"
+	}
+	if guarded.ipv6 {
+		s.Forwarding6 = "0"
+	}
+	return nil
 }
 
 // setReserved makes ip_local_reserved_ports what the administrator has there, now, and these. The file says what is

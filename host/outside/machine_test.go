@@ -3,6 +3,7 @@ package outside
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"strings"
 	"testing"
@@ -187,4 +188,33 @@ func TestWithoutWhatWasSavedThereAreNoNewRules(t *testing.T) {
 			t.Errorf("the error is %v", err)
 		}
 	})
+}
+
+// The table says what the machine forwarded before, when the file that said so is lost.
+func TestWhatWasSavedIsMadeAgainFromTheTable(t *testing.T) {
+	for _, before := range []string{"0", "1"} {
+		inWorld(t, func(w *world) {
+			w.six()
+			w.check(os.WriteFile(forwarding, []byte(before), 0))
+			w.check(os.WriteFile(forwarding6, []byte(before), 0))
+			w.check(os.WriteFile(reservedPorts, []byte("80,9100\n"), 0))
+			w.check(w.set(w.process(), Node{Owner: "1/a", NAT: true, Ports: []slice.HostPort{web}}))
+			forward := []string{"nft", "--stateless", "list", "chain", "inet", tableName, forwardChain}
+			rules := w.run(0, forward...)
+
+			w.check(os.Remove(w.g.saved.path))
+			var log strings.Builder
+			w.g = New(w.dir, nil, slog.New(slog.NewTextHandler(&log, nil)))
+			w.check(w.set(w.process(), Node{Owner: "2/b", NAT: true}))
+			w.check(w.g.Delete(context.Background(), "2/b"))
+			w.expect("the rules", w.run(0, forward...), rules)
+			w.expect("warnings", strings.Count(log.String(), "is lost"), 1)
+			w.expect("what is said of new ones", strings.Count(log.String(), "forwarded nothing"), 0)
+
+			w.check(w.g.Delete(context.Background(), "1/a"))
+			w.expect("IPv4 is forwarded at the end", w.setting("ipv4/ip_forward"), before)
+			w.expect("IPv6 is forwarded at the end", w.setting("ipv6/conf/all/forwarding"), before)
+			w.expect("ports at the end", w.setting("ipv4/ip_local_reserved_ports"), "80,9100")
+		})
+	}
 }

@@ -63,6 +63,9 @@ func (f family) is() []expr.Any {
 	return []expr.Any{&expr.Meta{Key: expr.MetaKeyNFPROTO, Register: 1}, equal([]byte{f.number})}
 }
 
+// dropAll is the rule that guards a family.
+func (f family) dropAll() []expr.Any { return join(f.is(), drop) }
+
 func (f family) from(p netip.Prefix) []expr.Any { return f.within(f.source, p, expr.CmpOpEq) }
 
 func (f family) to(p netip.Prefix) []expr.Any { return f.within(f.destination, p, expr.CmpOpEq) }

@@ -469,15 +469,45 @@ func (g *Gateway) adopt(there []device) error {
 
 // reserve keeps ports from processes of the machine. The first time, it notes what the machine's settings are.
 func (g *Gateway) reserve(there []device) error {
-	first := !g.saved.exists()
-	if err := g.saved.reserve(there); err != nil {
-		return err
+	if !g.saved.exists() {
+		if err := g.note(there); err != nil {
+			return err
+		}
 	}
-	guards, err := g.saved.guards()
+	return g.saved.setReserved(portsOf(there))
+}
+
+// note writes into the file what the machine's settings are, before they change. If the table of this server is there,
+// they have changed: the file was lost, and what can be told of them is taken from the table.
+func (g *Gateway) note(there []device) error {
+	was, err := currentSettings()
 	if err != nil {
 		return err
 	}
-	if first && guards.ipv4 {
+	t, err := readTable()
+	if err != nil {
+		return err
+	}
+	lost := t.owner() == g.id
+	if lost {
+		guarded, err := t.guards()
+		if err != nil {
+			return err
+		}
+		if err := was.before(guarded, portsOf(there)); err != nil {
+			return err
+		}
+	}
+	if err := g.saved.save(was); err != nil {
+		return err
+	}
+	switch {
+	case lost:
+		g.log.Warn("the file of what this machine's settings were before nodes reached the outside is lost: "+
+			"it is made again from nftables' table, and after the last such node the settings become what "+
+			"it says; net.ipv4.conf.all.accept_redirects and accept_ra of devices are not known",
+			"file", g.saved.path, "table", tableName, "ip_forward", was.Forwarding)
+	case was.Forwarding == "0":
 		g.log.Info("this machine forwarded nothing: while nodes reach the outside, it forwards for them " +
 			"alone, and not for programs that start later (Docker, libvirt)")
 	}

@@ -50,6 +50,8 @@ const (
 	isDNAT      = 1 << 5 // IPS_DST_NAT
 )
 
+const forwardChain = "forward"
+
 // Sets that count, by device. The names of others follow from what they count.
 const (
 	refusedSet = "refused" // new connections beyond a bound
@@ -264,7 +266,7 @@ func (w *writer) masquerade() error {
 }
 
 func (w *writer) forward() error {
-	c := w.chain("forward", nftables.ChainTypeFilter, nftables.ChainHookForward, before())
+	c := w.chain(forwardChain, nftables.ChainTypeFilter, nftables.ChainHookForward, before())
 	from, to := sliverDevice(expr.MetaKeyIIFNAME, expr.CmpOpEq), sliverDevice(expr.MetaKeyOIFNAME, expr.CmpOpEq)
 	// A peer takes tunnels' packets by their outer address, which is this machine's after masquerading.
 	w.rule(c, from, protocol(unix.IPPROTO_UDP), toPort(constants.VXLANPort), drop)
@@ -296,7 +298,7 @@ func (w *writer) forward() error {
 	w.rule(c, from, drop)
 	for i, guarded := range []bool{w.guard.ipv4, w.guard.ipv6} {
 		if guarded {
-			w.rule(c, families[i].is(), drop)
+			w.rule(c, families[i].dropAll())
 		}
 	}
 	return nil

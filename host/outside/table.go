@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -72,6 +73,24 @@ func (t table) owner() string {
 		}
 	}
 	return ""
+}
+
+// guards says which families the table guards (writer.forward).
+func (t table) guards() (guarded guard, err error) {
+	for _, c := range t.chains {
+		if c.Name != forwardChain {
+			continue
+		}
+		rules, err := t.conn.GetRules(ourTable, c)
+		if err != nil {
+			return guard{}, fmt.Errorf("list rules of nftables' chain %s: %w", c.Name, err)
+		}
+		for _, r := range rules {
+			guarded.ipv4 = guarded.ipv4 || reflect.DeepEqual(r.Exprs, families[0].dropAll())
+			guarded.ipv6 = guarded.ipv6 || reflect.DeepEqual(r.Exprs, families[1].dropAll())
+		}
+	}
+	return guarded, nil
 }
 
 // otherServer names the server of this machine that has the outside, if it is not this one: by its id, or as an unknown

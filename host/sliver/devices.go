@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
@@ -114,9 +115,10 @@ func (n number) danger() string {
 		return "is the machine's memory, or its ports"
 	case n.major == memory && n.minor == 11:
 		return "is the machine's kernel log"
-	case n.major == terminals && n.minor < 64, n.major == ttys && n.minor == 1, n.major == consoles:
+	case n.major == terminals && n.minor < 64, n.major == ttys && n.minor == 1, n.major == consoles,
+		slices.Contains(activeConsoles(), n.name()):
 		return "is a console of the machine"
-	case n.major == misc && slices.Contains([]uint32{130, 144, 203, 223, 231, 234, 236, 237, 239}, n.minor):
+	case n.major == misc && slices.Contains([]uint32{130, 144, 203, 223, 231, 234, 236, 237, 239, 240}, n.minor):
 		return "rules the machine: its disks, devices, input, watchdog, or memory at sleep"
 	case n.major == input:
 		return "is the machine's keyboard, mouse, or the like"
@@ -125,11 +127,29 @@ func (n number) danger() string {
 	case n.major == msr:
 		return "rules the machine's processors"
 	}
-	class, _ := filepath.EvalSymlinks(fmt.Sprintf("/sys/dev/char/%d:%d/subsystem", n.major, n.minor))
+	class, _ := filepath.EvalSymlinks(n.sys() + "/subsystem")
 	if slices.Contains(dangerousClasses, filepath.Base(class)) {
 		return "rules the machine's disks, board or memory, or reads its keyboard"
 	}
 	return ""
+}
+
+// sys is where /sys has a character device.
+func (n number) sys() string { return fmt.Sprintf("/sys/dev/char/%d:%d", n.major, n.minor) }
+
+// name is that which the kernel gives a character device; empty: there is none.
+func (n number) name() string {
+	path, err := filepath.EvalSymlinks(n.sys())
+	if err != nil {
+		return ""
+	}
+	return filepath.Base(path)
+}
+
+// activeConsoles names the terminals that are consoles: also serial ones, and those of hypervisors.
+func activeConsoles() []string {
+	text, _ := os.ReadFile("/sys/class/tty/console/active")
+	return strings.Fields(string(text))
 }
 
 func (r *Runtime) device(id ID, i int) string {

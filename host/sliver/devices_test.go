@@ -1,8 +1,10 @@
 package sliver
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -17,6 +19,7 @@ func TestDangerousDevicesAreKnown(t *testing.T) {
 		"disk": {true, 8, 0}, "mem": {false, 1, 1}, "port": {false, 1, 4}, "kmsg": {false, 1, 11},
 		"console": {false, 5, 1}, "tty1": {false, 4, 1}, "vcs": {false, 7, 0}, "mapper/control": {false, 10, 236},
 		"input/event0": {false, 13, 64}, "sg0": {false, 21, 0}, "cpu/0/msr": {false, 202, 0},
+		"userio": {false, 10, 240},
 	} {
 		if n.danger() == "" {
 			t.Errorf("%s is not", what)
@@ -24,10 +27,36 @@ func TestDangerousDevicesAreKnown(t *testing.T) {
 	}
 	for what, n := range map[string]number{
 		"null": {false, 1, 3}, "tun": {false, 10, 200}, "kvm": {false, 10, 232}, "fuse": {false, 10, 229},
-		"ttyS0": {false, 4, 64}, "ppp": {false, 108, 0},
+		"ppp": {false, 108, 0},
 	} {
 		if why := n.danger(); why != "" {
 			t.Errorf("%s %s", what, why)
+		}
+	}
+}
+
+// A serial terminal is for nodes, unless it is a console.
+func TestConsolesAreKnown(t *testing.T) {
+	active := activeConsoles()
+	all, err := filepath.Glob("/sys/class/tty/ttyS*/dev")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range active { // which may be others
+		all = append(all, "/sys/class/tty/"+name+"/dev")
+	}
+	for _, path := range all {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var n number
+		if _, err := fmt.Sscanf(string(text), "%d:%d", &n.major, &n.minor); err != nil {
+			t.Fatal(err)
+		}
+		name := filepath.Base(filepath.Dir(path))
+		if why := n.danger(); (why != "") != slices.Contains(active, name) {
+			t.Errorf("%s %q, consoles are %s", name, why, active)
 		}
 	}
 }

@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// Greedy maps a request onto a substrate. A node keeps the host that it has in now while that is allowed. The others
+// Greedy maps a request onto a substrate. A node keeps the host that it has in now while that is allowed. Nodes that
+// have to be on one host are placed, and move, as one: where they are on several, to the one that has most. The others
 // are placed one after the other: first those that are pinned to a host, then always the node with the most link rate
 // to placed nodes. Each goes to the host of its neighbours where strategy and capacity allow. Then nodes are moved
 // while that reduces the cut, the sum of the rates of links between hosts. If a node finds no host in this order,
@@ -36,10 +37,14 @@ func (st *state) keep(now Mapping) (free []int) {
 		host[st.hosts[h].Name] = h
 	}
 	for n := range st.nodes {
-		h, exists := host[now[st.nodes[n].Name]]
-		if exists && st.whyForbidden(n, h, true) == "" && st.whyFull(n, h) == "" {
-			st.put(n, h)
-		} else {
+		for _, home := range st.nodes[n].homes(now) {
+			h, exists := host[home]
+			if exists && st.whyForbidden(n, h, now) == "" && st.whyFull(n, h) == "" {
+				st.put(n, h)
+				break
+			}
+		}
+		if st.at[n] == nowhere {
 			free = append(free, n)
 		}
 	}
@@ -59,7 +64,7 @@ func (st *state) place(free []int, next order) error {
 		left = slices.Delete(left, i, i+1)
 		h, reasons := st.best(n, parts)
 		if h == nowhere {
-			return &Impossible{Node: st.nodes[n].Name, Reasons: reasons}
+			return &Impossible{Node: st.nodes[n].Name, With: st.nodes[n].others(), Reasons: reasons}
 		}
 		st.put(n, h)
 	}
@@ -69,7 +74,7 @@ func (st *state) place(free []int, next order) error {
 // parts is, by host, a number of nodes that is not exceeded while another host is below its own: with Spread, in
 // proportion to its cores; equal parts where cores are not known. With Pack it is all nodes.
 func (st *state) parts() []int {
-	parts, sum := slices.Repeat([]int{len(st.nodes)}, len(st.hosts)), 0.0
+	parts, sum := slices.Repeat([]int{st.total}, len(st.hosts)), 0.0
 	if st.strategy == Pack {
 		return parts
 	}
@@ -82,7 +87,7 @@ func (st *state) parts() []int {
 	}
 	for h, w := range weights {
 		if w > 0 {
-			parts[h] = int(math.Ceil(float64(len(st.nodes))*w/sum - 1e-9))
+			parts[h] = int(math.Ceil(float64(st.total)*w/sum - 1e-9))
 		}
 	}
 	return parts
@@ -93,7 +98,7 @@ func (st *state) best(n int, parts []int) (int, map[string]string) {
 	reasons, found := map[string]string{}, nowhere
 	var chosen rank
 	for h := range st.hosts {
-		why := st.whyForbidden(n, h, false)
+		why := st.whyForbidden(n, h, nil)
 		if why == "" {
 			why = st.whyFull(n, h)
 		}
@@ -113,14 +118,15 @@ func (st *state) best(n int, parts []int) (int, map[string]string) {
 
 // rank compares hosts for one node; fields in the order in which they count.
 type rank struct {
-	over    bool    // the host has its part already
+	over    bool    // the host would have more than its part
 	tied    float64 // the weight of the node's links that would not leave the host
 	filling float64 // preferred: low with Spread, high with Pack
 	busy    float64
 }
 
 func (st *state) rank(n, h, part int) rank {
-	r := rank{over: st.count[h] >= part, tied: st.ties(n, h), filling: st.filling(h), busy: st.hosts[h].Busy}
+	over := st.count[h]+len(st.nodes[n].members) > part
+	r := rank{over: over, tied: st.ties(n, h), filling: st.filling(h), busy: st.hosts[h].Busy}
 	if st.strategy == Pack {
 		r.filling = -r.filling
 	}
@@ -161,7 +167,7 @@ func weight(rate uint64) float64 { return max(float64(rate)/1e6, 1) }
 // filling is how full host h is, 0 to 1: the greatest of the shares of what it has that are used, and of its share of
 // the request's nodes, which counts nodes without a demand.
 func (st *state) filling(h int) float64 {
-	full := float64(st.count[h]) / float64(len(st.nodes))
+	full := float64(st.count[h]) / float64(st.total)
 	for kind, capacity := range st.hosts[h].Capacity {
 		if capacity > 0 {
 			full = max(full, st.used[h][kind]/capacity)
@@ -254,7 +260,9 @@ func (st *state) improve(movable []int) {
 func (st *state) mapping() Mapping {
 	m := Mapping{}
 	for n, h := range st.at {
-		m[st.nodes[n].Name] = st.hosts[h].Name
+		for _, node := range st.nodes[n].members {
+			m[node.Name] = st.hosts[h].Name
+		}
 	}
 	return m
 }

@@ -9,13 +9,18 @@ import (
 // Impossible says for which node no host was found, and what was wrong with each host.
 type Impossible struct {
 	Node    string
+	With    []string          // nodes that have to be on the same host
 	Reasons map[string]string // by host
 }
 
 // Error lists at most eight hosts; hosts with the same reason share one entry.
 func (e *Impossible) Error() string {
+	what := e.Node
+	if len(e.With) > 0 {
+		what += " with " + strings.Join(e.With, ", ")
+	}
 	if len(e.Reasons) == 0 {
-		return fmt.Sprintf("place node %s: there is no host", e.Node)
+		return fmt.Sprintf("place node %s: there is no host", what)
 	}
 	const shown = 8
 	hosts := map[string][]string{}
@@ -31,7 +36,7 @@ func (e *Impossible) Error() string {
 		lines = append(lines, strings.Join(names, ", ")+": "+why)
 	}
 	slices.Sort(lines)
-	return fmt.Sprintf("place node %s: no host can take it: %s", e.Node, strings.Join(lines, "; "))
+	return fmt.Sprintf("place node %s: no host can take it: %s", what, strings.Join(lines, "; "))
 }
 
 // Unwrap makes errors.Is(err, ErrImpossible) true.

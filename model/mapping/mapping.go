@@ -36,6 +36,7 @@ type Host struct {
 type Request struct {
 	Nodes    []Node
 	Links    []Link
+	Together [][]string // nodes that have to be on one host; no node is in two lists
 	Strategy Strategy
 }
 

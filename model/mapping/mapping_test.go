@@ -245,6 +245,65 @@ func TestALinkThatNoPathCarriesStaysOnOneHost(t *testing.T) {
 	}
 }
 
+func TestNodesOfOneUnitAreOnOneHost(t *testing.T) {
+	r := chain(9, mapping.Resources{mapping.Cores: 1}, 0)
+	r.Together = [][]string{{"r08", "r01", "r05"}, {"r02", "r09"}}
+	s := hosts(3, big)
+	m, err := mapping.Greedy(s, r, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m["r01"] != m["r05"] || m["r01"] != m["r08"] || m["r02"] != m["r09"] {
+		t.Errorf("parted: %v", m)
+	}
+	if diff := cmp.Diff(map[string]int{"h1": 3, "h2": 3, "h3": 3}, count(m)); diff != "" {
+		t.Errorf("parts (-want +got):\n%s", diff)
+	}
+
+	// They move as one, to where most of them are, or away.
+	now := maps.Clone(m)
+	now["r01"], now["r05"], now["r08"] = "h1", "h2", "h2"
+	if m, err := mapping.Greedy(s, r, now); err != nil || m["r01"] != "h2" || len(moved(now, m)) != 1 {
+		t.Errorf("brought together: %v, %v", m, err)
+	}
+	now["r01"] = "h2"
+	s.Hosts[1].Draining = true
+	m, err = mapping.Greedy(s, r, now)
+	if err != nil || m["r01"] == "h2" || m["r01"] != m["r05"] || m["r01"] != m["r08"] {
+		t.Errorf("drained: %v, %v", m, err)
+	}
+
+	// Where one of them is pinned, all are; where all run there, a drain moves none of them.
+	r.Nodes[4].Host = "h2"
+	m, err = mapping.Greedy(s, r, now)
+	if err != nil || m["r01"] != "h2" || m["r05"] != "h2" || m["r08"] != "h2" {
+		t.Errorf("pinned: %v, %v", m, err)
+	}
+}
+
+func TestReasonsOfAUnitNameItsNodes(t *testing.T) {
+	web := []string{"tcp/80"}
+	r := mapping.Request{Together: [][]string{{"a", "b", "c"}}, Nodes: []mapping.Node{
+		{Name: "c", Host: "h1", Demand: mapping.Resources{mapping.Cores: 5}},
+		{Name: "b", Ports: web}, {Name: "a", Demand: mapping.Resources{mapping.Cores: 4}}}}
+	_, err := mapping.Greedy(hosts(2, big), r, nil)
+	const full = "place node a with b, c: no host can take it: h1: 9 cores wanted, 8 of 8 free; " +
+		"h2: node c is pinned to h1"
+	if err == nil || err.Error() != full {
+		t.Errorf("too much: %v", err)
+	}
+	r.Nodes[0].Demand, r.Nodes[2].Ports = mapping.Resources{}, web
+	_, err = mapping.Greedy(hosts(1, big), r, nil)
+	if err == nil || !strings.HasSuffix(err.Error(), "h1: its port tcp/80 is reserved for node a") {
+		t.Errorf("a port twice: %v", err)
+	}
+	r.Nodes[1].Ports, r.Nodes[1].Host = nil, "h2"
+	_, err = mapping.Greedy(hosts(2, big), r, nil)
+	if err == nil || !strings.HasSuffix(err.Error(), "h1: node b is pinned to h2; h2: node c is pinned to h1") {
+		t.Errorf("two pins: %v", err)
+	}
+}
+
 func TestBadRequests(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -256,6 +315,10 @@ func TestBadRequests(t *testing.T) {
 			"ends at b, which is no node"},
 		{"end twice", mapping.Request{Nodes: []mapping.Node{{Name: "a"}}, Links: []mapping.Link{{Nodes: []string{"a", "a"}}}},
 			"ends at a twice"},
+		{"unit without node", mapping.Request{Nodes: []mapping.Node{{Name: "a"}}, Together: [][]string{{"a", "b"}}},
+			`"b" is no node`},
+		{"two units", mapping.Request{Nodes: []mapping.Node{{Name: "a"}}, Together: [][]string{{"a"}, {"a"}}},
+			`"a" is no node, or is joined twice`},
 		{"strategy", mapping.Request{Strategy: "best"}, `unknown strategy "best": spread or pack`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

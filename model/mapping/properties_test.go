@@ -74,6 +74,9 @@ func problem(t *rapid.T) (mapping.Substrate, mapping.Request) {
 		}
 		r.Links = append(r.Links, l)
 	}
+	if len(r.Nodes) > 2 && rapid.IntRange(0, 2).Draw(t, "together") == 0 {
+		r.Together = [][]string{{r.Nodes[2].Name, r.Nodes[0].Name}}
+	}
 	return s, r
 }
 
@@ -101,6 +104,13 @@ func faults(s mapping.Substrate, r mapping.Request, m, now mapping.Mapping) (lis
 		}
 		used[h.Name] = used[h.Name].Plus(n.Demand)
 		rate[h.Name] += n.Rate
+	}
+	for _, unit := range r.Together {
+		for _, n := range unit {
+			if m[n] != m[unit[0]] {
+				list = append(list, n+" is not where "+unit[0]+" is")
+			}
+		}
 	}
 	for _, l := range r.Links {
 		on := map[string]uint64{}

@@ -10,11 +10,13 @@ import (
 // state is a mapping in progress. Hosts, nodes and links are referred to by their index in the sorted inputs.
 type state struct {
 	hosts    []Host
-	nodes    []Node
+	nodes    []unit
+	total    int // nodes in all units
 	links    []Link
-	linksOf  [][]int          // by node
-	at       []int            // by node: its host, or nowhere
+	linksOf  [][]int          // by unit
+	at       []int            // by unit: its host, or nowhere
 	on       []ends           // by link
+	reserves []map[int]uint64 // by link and unit: bit/s that its nodes have reserved of it together
 	reserved []map[int]uint64 // by link and host: bit/s that the nodes there have reserved of it together
 	used     []Resources
 	ports    []map[string]string // by host: ports that nodes have, and whose they are
@@ -23,24 +25,27 @@ type state struct {
 	strategy Strategy
 }
 
-// ends counts a link's nodes on each host that has some.
+// ends counts a link's units on each host that has some.
 type ends map[int]int
 
 const nowhere = -1
 
 // newState checks the request and sorts it by name, so that the result does not depend on the order of the input.
 func newState(s Substrate, r Request) (*state, error) {
-	st := &state{hosts: slices.Clone(s.Hosts), nodes: slices.Clone(r.Nodes), links: r.Links,
+	st := &state{hosts: slices.Clone(s.Hosts), total: len(r.Nodes), links: r.Links,
 		strategy: cmp.Or(r.Strategy, Spread)}
 	if st.strategy != Spread && st.strategy != Pack {
 		return nil, fmt.Errorf("map nodes to hosts: unknown strategy %q: spread or pack", r.Strategy)
 	}
 	slices.SortFunc(st.hosts, func(a, b Host) int { return cmp.Compare(a.Name, b.Name) })
-	slices.SortFunc(st.nodes, func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
 	for i := range len(st.hosts) - 1 {
 		if st.hosts[i].Name == st.hosts[i+1].Name {
 			return nil, fmt.Errorf("map nodes to hosts: two hosts are called %s", st.hosts[i].Name)
 		}
+	}
+	var err error
+	if st.nodes, err = unitsOf(r.Nodes, r.Together); err != nil {
+		return nil, err
 	}
 	if err := st.joinNodes(); err != nil {
 		return nil, err
@@ -56,28 +61,31 @@ func newState(s Substrate, r Request) (*state, error) {
 	return st, nil
 }
 
-// joinNodes finds the links of each node.
+// joinNodes finds the links of each unit.
 func (st *state) joinNodes() error {
 	index := map[string]int{}
-	for i, n := range st.nodes {
-		if _, twice := index[n.Name]; twice {
-			return fmt.Errorf("map nodes to hosts: two nodes are called %s", n.Name)
+	for i := range st.nodes {
+		for _, m := range st.nodes[i].members {
+			index[m.Name] = i
 		}
-		index[n.Name] = i
 	}
 	st.linksOf, st.on = make([][]int, len(st.nodes)), make([]ends, len(st.links))
-	st.reserved = make([]map[int]uint64, len(st.links))
+	st.reserves, st.reserved = make([]map[int]uint64, len(st.links)), make([]map[int]uint64, len(st.links))
 	for l, link := range st.links {
-		st.on[l], st.reserved[l] = ends{}, map[int]uint64{}
-		for _, name := range link.Nodes {
+		st.on[l], st.reserves[l], st.reserved[l] = ends{}, map[int]uint64{}, map[int]uint64{}
+		for i, name := range link.Nodes {
 			n, known := index[name]
 			if !known {
 				return fmt.Errorf("map nodes to hosts: a link ends at %s, which is no node", name)
 			}
-			if slices.Contains(st.linksOf[n], l) {
+			st.reserves[l][n] += link.Reserved[name]
+			of := st.linksOf[n]
+			switch {
+			case len(of) == 0 || of[len(of)-1] != l:
+				st.linksOf[n] = append(of, l)
+			case slices.Contains(link.Nodes[:i], name):
 				return fmt.Errorf("map nodes to hosts: a link ends at %s twice", name)
 			}
-			st.linksOf[n] = append(st.linksOf[n], l)
 		}
 	}
 	return nil
@@ -103,7 +111,7 @@ func (st *state) put(n, h int) {
 		for c := range st.carriers(l) {
 			st.rate[c] -= st.carried(l, c, 0)
 		}
-		reserved := st.links[l].Reserved[st.nodes[n].Name]
+		reserved := st.reserves[l][n]
 		if old != nowhere {
 			if st.on[l][old]--; st.on[l][old] == 0 {
 				delete(st.on[l], old)
@@ -122,30 +130,48 @@ func (st *state) put(n, h int) {
 	if old != nowhere {
 		st.used[old] = st.used[old].Minus(demand)
 		st.rate[old] -= st.nodes[n].Rate
-		st.count[old]--
-		for _, p := range st.nodes[n].Ports {
-			delete(st.ports[old], p)
+		st.count[old] -= len(st.nodes[n].members)
+		for _, m := range st.nodes[n].members {
+			for _, p := range m.Ports {
+				delete(st.ports[old], p)
+			}
 		}
 	}
 	if h != nowhere {
 		st.used[h] = st.used[h].Plus(demand)
 		st.rate[h] += st.nodes[n].Rate
-		st.count[h]++
-		for _, p := range st.nodes[n].Ports {
-			st.ports[h][p] = "node " + st.nodes[n].Name
+		st.count[h] += len(st.nodes[n].members)
+		for _, m := range st.nodes[n].members {
+			for _, p := range m.Ports {
+				st.ports[h][p] = "node " + m.Name
+			}
 		}
 	}
 	st.at[n] = h
 }
 
-// whyForbidden says why node n may not be on host h, independently of other nodes; empty where it may. present: it is
-// on that host now, and stays there also if the host takes no new nodes.
-func (st *state) whyForbidden(n, h int, present bool) string {
-	node, host := &st.nodes[n], &st.hosts[h]
+// whyForbidden says why unit n may not be on host h, independently of others; empty where it may. Nodes that are on
+// that host now stay there also if it takes no new nodes.
+func (st *state) whyForbidden(n, h int, now Mapping) string {
+	u, host := &st.nodes[n], &st.hosts[h]
+	for i := range u.members {
+		m := &u.members[i]
+		switch why := m.whyForbidden(host, now[m.Name] == host.Name, u.Host == host.Name); {
+		case m.Host != "" && m.Host != host.Name && len(u.members) > 1:
+			return fmt.Sprintf("node %s is pinned to %s", m.Name, m.Host)
+		case why != "":
+			return why
+		}
+	}
+	return ""
+}
+
+// whyForbidden says why a node may not be on a host. present: it is there now; pinned: its unit stays if host drains.
+func (node *Node) whyForbidden(host *Host, present, pinned bool) string {
 	switch {
 	case node.Host != "" && node.Host != host.Name:
 		return "the node is pinned to " + node.Host
-	case host.Draining && (!present || node.Host != host.Name):
+	case host.Draining && (!present || !pinned):
 		return "is being drained"
 	case host.Closed != "" && !present:
 		return host.Closed
@@ -167,14 +193,18 @@ func (st *state) whyForbidden(n, h int, present bool) string {
 	return node.Barred[host.Name]
 }
 
-// whyFull says why host h has no room for node n, which is not placed; empty where it has.
+// whyFull says why host h has no room for unit n, which is not placed; empty where it has.
 func (st *state) whyFull(n, h int) string {
 	if why := st.nodes[n].Demand.WhyFull(st.used[h], st.hosts[h].Capacity); why != "" {
 		return why
 	}
-	for _, p := range st.nodes[n].Ports {
-		if whose := st.ports[h][p]; whose != "" {
-			return fmt.Sprintf("its port %s is reserved for %s", p, whose)
+	own := map[string]string{}
+	for _, m := range st.nodes[n].members {
+		for _, p := range m.Ports {
+			if whose := cmp.Or(st.ports[h][p], own[p]); whose != "" {
+				return fmt.Sprintf("its port %s is reserved for %s", p, whose)
+			}
+			own[p] = "node " + m.Name
 		}
 	}
 	return st.whySlow(n, h)
@@ -189,7 +219,7 @@ func (st *state) whySlow(n, h int) string {
 		for _, c := range st.carriersWith(l, h) {
 			more := uint64(0)
 			if c == h {
-				more = st.links[l].Reserved[st.nodes[n].Name]
+				more = st.reserves[l][n]
 			}
 			added[c] += st.carried(l, c, more)
 			if len(st.on[l]) > 1 && st.on[l][c] > 0 { // it carries the link already

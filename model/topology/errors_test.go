@@ -124,6 +124,9 @@ func TestErrorsSayWhereAndWhatInstead(t *testing.T) {
 			`t.yaml:1:26: unknown key "fast_path" (did you mean "fastpath"?)`},
 		"fastpath of host": {"nodes: {a: {kind: host, fastpath: off}}\n",
 			"t.yaml:1:35: a host has no fastpath (write kind: router, or leave kind out)"},
+		"volumes of Compose": {"nodes: {a: {volumes: [data:/data]}}\nvolumes: {data: {}}\n",
+			`t.yaml:2:1: unknown key "volumes" (write volumes: in the nodes that use them; ` +
+				"a volume is made when it is first used)"},
 		"switch with cpu": {"nodes: {a: {kind: switch, cpu: 1}}\n", "t.yaml:1:32: a switch has no cpu"},
 		"placement": {"placement: sprad\nnodes: {a: {reschedule: allways, host: h 2, host_label: {rack: a}}, " +
 			"b: {host_labels: {rack: }}}\nlinks:\n  - {ends: [a, b], tunnel: vxlam, dscp: cpy}\n",

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pergola-net/pergola/signalling/rsvp/internal/tshark"
+	"github.com/pergola-net/pergola/signalling/internal/tshark"
 	"github.com/pergola-net/pergola/signalling/rsvp/message"
 )
 

@@ -272,10 +272,19 @@ func TestWhatTheMirrorRefusesIsTroubleAndTriedAgain(t *testing.T) {
 	if r := f.Router(a); r.IPv4.On || r.Trouble != "no memory" {
 		t.Errorf("status %+v", r)
 	}
+	if got := f.Unmirrored(a); got != "it cannot be mirrored: no memory" {
+		t.Errorf("labels %q", got)
+	}
 	m.refuse = nil
 	f.mirrorLocked(want)
 	if changed, got := f.poll(), f.Trouble(a); got != "" || !changed || m.sets != 2 {
 		t.Errorf("trouble %q after %d tries", got, m.sets)
+	}
+	if got := f.Unmirrored(a); got != "" {
+		t.Errorf("labels %q, of a router with a mirror", got)
+	}
+	if got := f.Unmirrored(sliver.ID{Slice: 7, Node: "b"}); got != "it does not run" {
+		t.Errorf("labels %q, of no router", got)
 	}
 }
 

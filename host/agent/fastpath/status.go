@@ -72,6 +72,20 @@ func off(why, trouble string) api.RouterFastPath {
 	return api.RouterFastPath{IPv4: family, IPv6: family, Trouble: trouble}
 }
 
+// Unmirrored says why a router has no mirror, without which it switches no labels; empty: it has one, be it on the fast
+// path or off.
+func (f *FastPath) Unmirrored(id sliver.ID) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch _, there := f.routers[id]; {
+	case f.trouble != nil, f.refused[id] != nil:
+		return "it cannot be mirrored: " + f.troubleLocked(id)
+	case !there || f.mirror == nil:
+		return "it does not run"
+	}
+	return ""
+}
+
 // Unlabelled says why frames to some prefixes get no labels at the router where their LSP begins; empty: they do.
 func (f *FastPath) Unlabelled(id sliver.ID, to []netip.Prefix) string {
 	f.mu.Lock()

@@ -85,6 +85,7 @@ func (l *Labels) openLocked(path machine.DataPath) bool {
 	for e, err := range path.AllLabels() {
 		if err != nil {
 			l.log.Error("read labels", "error", err)
+			l.path, l.is = nil, nil // what was known is of another data path
 			return false
 		}
 		is[Key{e.Space, e.Number, e.FTN}] = e.NHLFE
@@ -100,10 +101,17 @@ func (l *Labels) Problem(id uint16, lsp *slice.LSP, hop int, n *slice.Node) stri
 	if l.path == nil {
 		return "there is no fast path"
 	}
-	if err := l.failed[keyOf(id, lsp, hop, n)]; err != nil {
+	k := keyOf(id, lsp, hop, n)
+	if err := l.failed[k]; err != nil {
 		return err.Error()
 	}
-	return l.missing[Hop{id, lsp.Name, n.Name}]
+	if why := l.missing[Hop{id, lsp.Name, n.Name}]; why != "" {
+		return why
+	}
+	if _, there := l.is[k]; !there && (k.FTN || k.Number >= slice.FirstLabel) {
+		return "its label is about to be written"
+	}
+	return ""
 }
 
 func (k Key) String() string {

@@ -196,6 +196,12 @@ func TestOnlyWhatDiffersIsWritten(t *testing.T) {
 	want = Of(plan.Place{}, []plan.Input{{Spec: s}}, is)
 	check("another port", pass(l, want), 2, want.Entries)
 	check("nothing", pass(l, Want{}), 0, nil)
+	if why := l.Problem(7, s.LSP("a--c"), 1, s.Node("b")); why != "its label is about to be written" {
+		t.Errorf("at b, before a pass: %q", why)
+	}
+	if why := l.Problem(7, s.LSP("a--c"), 2, s.Node("c")); why != "" {
+		t.Errorf("at c, where packets come without a label: %q", why)
+	}
 
 	refused := Key{SpaceOf(7, s.Node("b")), 16, false}
 	p.refuse[refused] = true
@@ -216,4 +222,25 @@ func TestOnlyWhatDiffersIsWritten(t *testing.T) {
 	if l.Problem(7, lsp, 0, s.Node("a")) == "" {
 		t.Error("without a network of the host no label is switched")
 	}
+}
+
+// unreadable is a data path whose labels cannot be read.
+type unreadable struct{ *path }
+
+func (unreadable) AllLabels() iter.Seq2[datapath.LabelEntry, error] {
+	return func(yield func(datapath.LabelEntry, error) bool) {
+		yield(datapath.LabelEntry{}, errors.New("no such map"))
+	}
+}
+
+func TestLabelsThatCannotBeReadAreNotTakenForWritten(t *testing.T) {
+	s := resolved(t, threeRouters)
+	want := Of(plan.Place{}, []plan.Input{{Spec: s}}, seen(s))
+	l := New(slog.New(slog.DiscardHandler))
+	l.Add(&path{is: map[Key]datapath.NHLFE{}}, want)
+	l.Add(unreadable{&path{is: map[Key]datapath.NHLFE{}}}, want)
+	if l.Problem(7, s.LSP("a--c"), 0, s.Node("a")) == "" {
+		t.Error("another data path has what the first one got")
+	}
+	l.Prune(Want{}) // of what it does not know
 }

@@ -16,20 +16,20 @@ func (s *Server) LSPs(_ context.Context, name string) (part api.SliceLSPs, err e
 	if err != nil {
 		return part, err
 	}
-	share := s.share(w.Spec.ID)
-	owns := func(node string) bool { return share != nil && share.OwnsNamed(node) }
+	at := s.inputs.Place()
 	for i := range w.Spec.LSPs {
 		l := &w.Spec.LSPs[i]
 		if l.Signal != nil {
-			if owns(l.Ingress()) {
+			if n := w.Spec.Node(l.Ingress()); n != nil && at.Owns(n) {
 				part.Signalled = append(part.Signalled, s.signalled(w, l))
 			}
 			continue
 		}
 		for hop := range l.Hops {
-			if node := l.Hops[hop].Node; owns(node) {
-				part.Hops = append(part.Hops,
-					api.LSPHop{LSP: l.Name, Node: node, Problem: s.lspProblem(w, l, hop)})
+			n := w.Spec.Node(l.Hops[hop].Node)
+			if n != nil && at.Owns(n) {
+				problem := s.lspProblem(w, l, hop, n)
+				part.Hops = append(part.Hops, api.LSPHop{LSP: l.Name, Node: n.Name, Problem: problem})
 			}
 		}
 	}
@@ -50,25 +50,20 @@ func (s *Server) signalled(w *plan.Input, l *slice.LSP) api.SignalledLSP {
 	return out
 }
 
-// share says which parts of a slice the last pass found to be of this host; nil: there was none.
-func (s *Server) share(id uint16) *plan.Share {
-	if w := s.planned.Load(); w != nil {
-		return w.Share(id)
-	}
-	return nil
-}
-
 // lspProblem says why packets of an LSP do not go on at one of its routers.
-func (s *Server) lspProblem(w *plan.Input, l *slice.LSP, hop int) string {
-	n := w.Spec.Node(l.Hops[hop].Node)
+func (s *Server) lspProblem(w *plan.Input, l *slice.LSP, hop int, n *slice.Node) string {
 	if why := s.labels.Problem(w.Spec.ID, l, hop, n); why != "" {
 		return why
 	}
 	if i := n.Interface(l.Hops[hop].Out); i != nil && w.Overrides.Down[i.Link] {
 		return "link " + i.Link + " is down"
 	}
-	if hop > 0 {
-		return ""
+	id := sliver.ID{Slice: w.Spec.ID, Node: n.Name}
+	switch {
+	case hop == 0:
+		return s.fastPath.Unlabelled(id, l.To)
+	case l.Hops[hop].Label == slice.ImplicitNull:
+		return "" // packets come without a label, and its kernel forwards them, too
 	}
-	return s.fastPath.Unlabelled(sliver.ID{Slice: w.Spec.ID, Node: n.Name}, l.To)
+	return s.fastPath.Unmirrored(id)
 }

@@ -20,7 +20,7 @@ var foreign = map[string]string{
 	"entrypoint":     "write cmd:",
 	"environment":    "write env:",
 	"privileged":     "write cap_add: and devices: with what the node needs",
-	"volumes":        "write binds:",
+	"volumes":        "write volumes: in the nodes that use them; a volume is made when it is first used",
 	"prefix":         "write subnets:",
 	"mem":            "write memory: 64MiB",
 	"cpus":           "write cpu: 0.5",

@@ -46,8 +46,9 @@ func merge(base, over reflect.Value) {
 var (
 	routingKeys = []string{"daemon", "routing", "as", "reflector", "networks", "area", "hello", "dead",
 		"fast_hellos", "isis", "fastpath", "config"}
-	sliverKeys = []string{"gateway", "routes", "image", "rootfs", "cmd", "env", "files", "binds", "volumes",
-		"devices", "cap_add", "sysctls", "cpu", "cpu_period", "memory", "pids", "exec", "restart"}
+	sliverKeys = []string{"gateway", "routes", "image", "rootfs", "cmd", "args", "user", "stdin", "env", "files",
+		"binds", "volumes", "devices", "cap_add", "sysctls", "cpu", "cpu_period", "memory", "pids", "exec",
+		"wait_for", "start_delay", "restart"}
 	programKeys = []string{"program", "filters", "slowpath", "reserve"}
 	outsideKeys = []string{"outside", "ports"}
 	nodeKeys    = []string{"loopbacks", "router_id"}

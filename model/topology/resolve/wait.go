@@ -35,8 +35,6 @@ func (r *resolver) checkWaits() {
 			switch {
 			case err != nil:
 				r.Add(at, "write a node's name, and :ready or :exited behind it", "%v", err)
-			case !n.out.HasSliver():
-				r.Add(at, "", "%q has no process that could wait", n.name)
 			case other == nil:
 				r.Add(at, diagnostic.Suggest(w.Node, names), "there is no node %q to wait for", w.Node)
 			case !other.out.HasSliver():
