@@ -22,7 +22,7 @@ func TestLSPsAreToldBeforeTheFirstPass(t *testing.T) {
 	have, err := l.agent.LSPs(context.Background(), s.Name)
 	const why = "there is no fast path"
 	want := []api.LSPHop{{LSP: "h1--h2", Node: "h1", Problem: why}, {LSP: "h1--h2", Node: "h2", Problem: why}}
-	if diff := cmp.Diff(want, have); diff != "" || err != nil {
+	if diff := cmp.Diff(want, have.Hops); diff != "" || err != nil {
 		t.Errorf("%v; -want +got:\n%s", err, diff)
 	}
 }
