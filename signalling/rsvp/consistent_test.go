@@ -67,6 +67,10 @@ func (n *node) wrong(owners map[Key]int) string {
 			held[e.Interface][e.Key] = s.holdShared(e.Bandwidth, s.resv.style == 0x12)
 		}
 	}
+	if len(n.adopted)+len(n.nameless) > 0 {
+		return fmt.Sprintf("%d entries of before a restart; %d that are installed have no LSP", len(n.adopted),
+			len(n.nameless))
+	}
 	if len(n.installed) != len(entries) || len(n.labels.used) != labels {
 		return fmt.Sprintf("%d entries, %d installed; %d labels in use, %d taken", len(entries),
 			len(n.installed), labels,
@@ -114,7 +118,11 @@ func (n *node) mistimed() string {
 				b.timer.place, b.lsps, count[p])
 		}
 	}
-	if len(n.timers) != len(n.lsps)+len(n.neighbours) {
+	others := 0
+	if n.recovering() {
+		others = 1
+	}
+	if len(n.timers) != len(n.lsps)+len(n.neighbours)+others {
 		return fmt.Sprintf("%d timers of %d LSPs and %d neighbours", len(n.timers), len(n.lsps),
 			len(n.neighbours))
 	}

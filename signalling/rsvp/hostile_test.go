@@ -9,17 +9,38 @@ import (
 	"github.com/pergola-net/pergola/signalling/rsvp/message"
 )
 
+// sort is the type of a message, with the objects that are rare in it.
+func sort(t *testing.T, b []byte) string {
+	t.Helper()
+	m, err := message.Decode(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := m.Type.String()
+	for _, o := range m.Objects {
+		switch o.(type) {
+		case message.RecoveryLabel:
+			name += " with RECOVERY_LABEL"
+		case message.SuggestedLabel:
+			name += " with SUGGESTED_LABEL"
+		case message.RestartCap:
+			name += " with RESTART_CAP"
+		}
+	}
+	return name
+}
+
 // TestTsharkDecodesWhatRoutersSend has a network meet faults, and Wireshark's decoder read what was sent: as many
-// messages of each type as are enough to see all that it consists of.
+// messages of each sort as are enough to see all that it consists of.
 func TestTsharkDecodesWhatRoutersSend(t *testing.T) {
 	const each = 40
 	var names []string
 	var messages [][]byte
-	seen := map[message.Type]int{}
-	for _, seed := range []uint64{2, 7, 10} {
+	seen := map[string]int{}
+	for _, seed := range []uint64{2, 7, 16, 18} {
 		w := randomWorld(t, seed)
 		w.sent = func(_ end, b []byte) {
-			kind := message.Type(b[1])
+			kind := sort(t, b)
 			if seen[kind]++; seen[kind] <= each {
 				names, messages = append(names, fmt.Sprintf("%s %d", kind, seen[kind])),
 					append(messages, b)
@@ -27,9 +48,8 @@ func TestTsharkDecodesWhatRoutersSend(t *testing.T) {
 		}
 		w.storm(60)
 	}
-	for _, kind := range []message.Type{message.Path, message.Resv, message.PathErr, message.ResvErr,
-		message.PathTear,
-		message.ResvTear, message.Hello, message.Ack, message.Srefresh} {
+	for _, kind := range []string{"Path", "Resv", "PathErr", "ResvErr", "PathTear", "ResvTear", "Hello", "Ack",
+		"Srefresh", "Path with RECOVERY_LABEL", "Path with SUGGESTED_LABEL", "Hello with RESTART_CAP"} {
 		if seen[kind] == 0 {
 			t.Errorf("no %s was sent", kind)
 		}

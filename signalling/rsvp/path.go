@@ -27,6 +27,10 @@ type lsp struct {
 	timer   timer
 	known   bool // from add to remove
 	victim  int  // place among those of out, from 1; 0: it holds nothing
+	// kept is the entry of before a restart, while it recovers: it is installed, and without resv the label In and
+	// the bandwidth are the LSP's by it alone.
+	kept   *Entry
+	unsure bool // the next router has restarted, and its Resv has not come again
 }
 
 // path is what a Path says.
@@ -40,6 +44,9 @@ type path struct {
 	record   *message.RecordRoute
 	priority message.SessionAttribute
 	ttl      uint8
+	// hint is the label that the router before has for the LSP, of a Recovery_Label or Suggested_Label.
+	hint   message.Label
+	hinted bool
 	// rest is passed on as it is.
 	rest []message.Object
 }
@@ -75,6 +82,10 @@ func readPath(m message.Message) (path, bool) {
 			o.Holding = min(o.Holding, o.Setup)
 			p.priority = o
 			p.rest = append(p.rest, o)
+		case message.RecoveryLabel:
+			p.hint, p.hinted = message.Label(o), true
+		case message.SuggestedLabel:
+			p.hint, p.hinted = message.Label(o), true
 		case message.ID, message.IDAck, message.Integrity:
 		default:
 			p.rest = append(p.rest, o)
@@ -103,7 +114,7 @@ func (r *Router) receivePath(in *link, m message.Message) {
 		return
 	}
 	fresh := lsp{key: p.key, path: p, in: in, expires: r.now + lifetime(p.period)}
-	if e := r.routeLSP(&fresh); e.Code != 0 {
+	if e := r.inherit(s, &fresh, r.routeLSP(&fresh)); e.Code != 0 {
 		r.pathErr(in, p.hop.Addr, p, e)
 		return
 	}
@@ -118,11 +129,18 @@ func (r *Router) receivePath(in *link, m message.Message) {
 			return
 		}
 		r.add(&fresh)
+		r.bind(&fresh)
 		r.schedule(&fresh)
 		r.remember(&fresh.heard, h, false, &fresh)
 		r.passOn(&fresh)
 		return
 	}
+	r.update(s, fresh, h)
+}
+
+// update is a Path of an LSP that is here, and goes on as before.
+func (r *Router) update(s *lsp, fresh lsp, h heard) {
+	p, in := fresh.path, fresh.in
 	changed := s.in != in || !samePath(s.path, p)
 	moved := s.in != in || s.path.hop != p.hop
 	r.meet(s, -1)
@@ -137,8 +155,12 @@ func (r *Router) receivePath(in *link, m message.Message) {
 	if changed {
 		r.passOn(s)
 	}
-	if moved && s.out != nil && s.resv != nil { // another router is before this one, and has no label yet
+	switch {
+	case s.resv == nil:
+	case moved && s.out != nil: // another router is before this one, and has no label yet
 		r.install(s)
+		r.sendResvs([]*lsp{s})
+	case p.hinted || r.recovers(place{in.Index, p.hop.Addr}): // it is the same one, and has restarted
 		r.sendResvs([]*lsp{s})
 	}
 }
@@ -185,6 +207,9 @@ func (r *Router) early(s *lsp) message.ErrorSpec {
 	if s.in != nil && r.lsps[s.key] == nil && len(r.lsps) >= r.config.MaxLSPs {
 		return message.ErrorSpec{Code: message.ProtocolError}
 	}
+	if s.kept != nil && bytesOf(s.path.tspec.Bucket.Rate) <= s.kept.Bandwidth { // it has that already
+		return message.ErrorSpec{}
+	}
 	if s.out != nil && !s.out.admits(s.key, s.hold(bytesOf(s.path.tspec.Bucket.Rate)), s.path.priority.Setup) {
 		return message.ErrorSpec{Code: message.AdmissionFailure, Value: message.BandwidthUnavailable}
 	}
@@ -193,6 +218,7 @@ func (r *Router) early(s *lsp) message.ErrorSpec {
 
 func samePath(a, b path) bool {
 	a.ttl, b.ttl = 0, 0
+	a.hint, a.hinted, b.hint, b.hinted = 0, false, 0, false
 	return reflect.DeepEqual(a, b)
 }
 
@@ -264,9 +290,10 @@ func problem(value uint16) message.ErrorSpec {
 func (r *Router) sendPath(s *lsp) {
 	s.refresh = r.now + r.jittered()
 	defer r.schedule(s)
-	if s.path.ttl <= 1 {
+	if s.path.ttl <= 1 || r.awaits(place{s.out.Index, s.next}) {
 		return
 	}
+	r.hasten(s)
 	hop := message.Hop{Addr: s.out.Prefix.Addr(), Handle: uint32(s.out.Index)}
 	m := message.Message{Type: message.Path, TTL: s.path.ttl - 1, Objects: []message.Object{s.key.Session, hop,
 		r.timeValues()}}
@@ -280,6 +307,7 @@ func (r *Router) sendPath(s *lsp) {
 		m.Objects = append(m.Objects, message.RecordRoute{Records: append([]message.Record{
 			{Addr: s.out.Prefix.Addr()}}, s.path.record.Records...)})
 	}
+	m.Objects = append(m.Objects, r.hints(s)...)
 	r.note(false, r.number(s.out, &m), s)
 	r.send(s.out, s.next, s.key.Sender, s.key.Session.End, m)
 }

@@ -64,7 +64,7 @@ func (r *Router) Add(now time.Duration, q Request) error {
 	if _, err := first.Encode(); err != nil { // it would never be sent
 		return fmt.Errorf("add %s: %w", k, err)
 	}
-	if e := r.routeLSP(s); e.Code != 0 {
+	if e := r.inherit(nil, s, r.routeLSP(s)); e.Code != 0 {
 		return fmt.Errorf("add %s: %s", k, message.ErrorText(e.Code, e.Value))
 	}
 	if s.out == nil {
@@ -76,6 +76,7 @@ func (r *Router) Add(now time.Duration, q Request) error {
 			a.Setup)
 	}
 	r.add(s)
+	r.bind(s)
 	r.sendPath(s)
 	return nil
 }
@@ -89,6 +90,10 @@ var ErrNoLSP = errors.New("no such LSP begins here")
 func (r *Router) Remove(now time.Duration, k Key) error {
 	r.advance(now)
 	s := r.lsps[k]
+	if e := r.adopted[k]; e != nil && !e.HasIn {
+		r.release(e)
+		return nil
+	}
 	if s == nil || s.request == nil {
 		return fmt.Errorf("remove %s: %w", k, ErrNoLSP)
 	}
@@ -113,12 +118,7 @@ func (r *Router) up(s *lsp) {
 }
 
 // Entries is what is installed, in a fixed order.
-func (r *Router) Entries() (all []Entry) {
-	for _, s := range r.sorted(func(s *lsp) bool { return s.resv != nil }) {
-		all = append(all, s.entry())
-	}
-	return all
-}
+func (r *Router) Entries() []Entry { return r.allEntries() }
 
 // Unreserved is what LSPs of each set-up priority can still have at an interface, in bytes a second: nothing where it
 // is down.

@@ -134,6 +134,7 @@ func (r *Router) reserve(s *lsp, v reservations, f flow) bool {
 		return false
 	}
 	old := s.resv
+	s.unsure = false
 	fresh := resv{out: f.label, flowspec: f.flowspec, style: v.style, record: f.record,
 		expires: r.now + lifetime(v.period), period: v.period, bandwidth: bytesOf(f.flowspec.Bandwidth())}
 	if old != nil {
@@ -146,13 +147,14 @@ func (r *Router) reserve(s *lsp, v reservations, f flow) bool {
 		}
 	}
 	h := s.holdShared(fresh.bandwidth, fresh.style == message.SharedExplicit)
-	if !s.out.admits(s.key, h, s.path.priority.Setup) {
+	has := s.kept != nil && fresh.bandwidth <= s.kept.Bandwidth // since before a restart
+	if !has && !s.out.admits(s.key, h, s.path.priority.Setup) {
 		r.refuseResv(s, v, f)
 		return false
 	}
 	if old == nil && s.in != nil {
 		var ok bool
-		if fresh.in, ok = r.labels.take(); !ok {
+		if fresh.in, ok = r.givenLabel(s); !ok {
 			r.pathErr(s.in, s.path.hop.Addr, s.path, problem(message.LabelAllocation))
 			return false
 		}
@@ -276,6 +278,9 @@ func (r *Router) sharing(s *lsp) (group []*lsp) {
 
 func (r *Router) sendResv(group []*lsp) {
 	first := group[0]
+	if r.awaits(place{first.in.Index, first.path.hop.Addr}) {
+		return
+	}
 	m := message.Message{Type: message.Resv, TTL: ttl, Objects: []message.Object{first.key.Session,
 		first.hopUp(), r.timeValues(), first.resv.style, largest(group)}}
 	for _, s := range group {
@@ -316,8 +321,23 @@ func (s *lsp) recorded() []message.Record {
 	return records
 }
 
+// givenLabel is the label for the router before this one: that of before a restart, or a new one.
+func (r *Router) givenLabel(s *lsp) (message.Label, bool) {
+	if s.kept != nil {
+		return s.kept.In, true
+	}
+	return r.labels.take()
+}
+
 func (r *Router) install(s *lsp) {
-	r.out.Labels = append(r.out.Labels, LabelChange{Entry: s.entry()})
+	e := s.entry()
+	if s.kept != nil {
+		if *s.kept == e {
+			return
+		}
+		*s.kept = e
+	}
+	r.out.Labels = append(r.out.Labels, LabelChange{Entry: e})
 }
 
 func (s *lsp) entry() Entry {
@@ -327,6 +347,7 @@ func (s *lsp) entry() Entry {
 	}
 	if s.out != nil {
 		e.Interface, e.Bandwidth = s.out.Index, s.resv.bandwidth
+		e.Shared = s.resv.style == message.SharedExplicit
 	}
 	return e
 }
@@ -334,6 +355,7 @@ func (s *lsp) entry() Entry {
 // unreserve takes the reservation of an LSP back, and leaves its path state.
 func (r *Router) unreserve(s *lsp) {
 	if s.resv == nil {
+		r.dropKept(s)
 		return
 	}
 	r.out.Labels = append(r.out.Labels, LabelChange{Remove: true, Entry: s.entry()})
@@ -348,6 +370,6 @@ func (r *Router) unreserve(s *lsp) {
 	if s.in == nil || s.out == nil {
 		r.event(Down, s.key, message.ErrorSpec{}, nil)
 	}
-	s.resv = nil
+	s.resv, s.kept, s.unsure = nil, nil, false
 	r.schedule(s)
 }

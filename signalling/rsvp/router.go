@@ -6,8 +6,8 @@
 //
 // Built: LSPs with a bandwidth along strict and loose explicit routes, or without one; soft state with jitter and
 // expiry; teardown from both ends, and from a link that is down; errors in both directions; admission by priority, and
-// pre-emption; SE style and make-before-break; RECORD_ROUTE with labels, and loops that it shows; Hello; refresh
-// reduction; authentication, but no challenge to a peer.
+// pre-emption; SE style and make-before-break; RECORD_ROUTE with labels, and loops that it shows; Hello; graceful
+// restart; refresh reduction; authentication, but no challenge to a peer.
 //
 // Not built: see docs/decisions/027.
 package rsvp
@@ -50,6 +50,9 @@ type Config struct {
 	// is above 0, and another one after each restart; 0: Hellos are not answered.
 	Hello    time.Duration
 	Instance uint32
+	// Restart is how long neighbours keep the state of this router when it is silent, in whole milliseconds (RFC
+	// 3473, section 9); 0: they are not asked to. Recovery is how long Adopt keeps entries; 0: four times Refresh.
+	Restart, Recovery time.Duration
 	// Reduce sends refreshes as lists of numbers to neighbours that take them (RFC 2961).
 	Reduce bool
 	// MaxLSPs is how many LSPs a Path of another router may add up to, since a neighbour can send any number of
@@ -89,6 +92,7 @@ type Entry struct {
 	Interface     int        // to the next router
 	Next          netip.Addr // its address
 	Bandwidth     uint64     // bytes a second, reserved at Interface
+	Shared        bool       // it is, with the other LSPs of the session that share
 }
 
 // Output is what is to be done, each list in its order.
@@ -114,8 +118,9 @@ const (
 	Failed   = "failed"   // a router reported an error; Error has it
 	Replaced = "replaced" // make before break has torn the LSP down
 	// Of a neighbour, which is Error.Node:
-	Restarted = "restarted" // it has lost its state
-	Lost      = "lost"      // it is silent
+	Restarted  = "restarted"  // it has lost its state
+	Restarting = "restarting" // it is silent, and its state is kept for the time that it needs to restart
+	Lost       = "lost"       // it is silent, and its reservations are taken back
 )
 
 // Event is something that the owner of the ends of an LSP wants to know.
@@ -157,6 +162,9 @@ type Router struct {
 	// nextTimer is the number of the last timer that was made.
 	nextTimer uint64
 	out       Output
+	// adopted is entries of before a restart that no LSP is bound to yet; recovery is when they are removed.
+	adopted  map[Key]*Entry
+	recovery timer
 }
 
 const (
@@ -167,6 +175,8 @@ const (
 	ttl            = 255
 	firstLabel     = 16 // those below are reserved
 	neverPreempts  = 7
+	// recoveryPeriods is how many periods of refreshes a router has to recover, if it is not told.
+	recoveryPeriods = 4
 )
 
 // New makes a router without LSPs.
@@ -176,6 +186,9 @@ func New(c Config) (*Router, error) {
 	}
 	if c.MaxLSPs == 0 {
 		c.MaxLSPs = defaultMaxLSPs
+	}
+	if c.Recovery == 0 {
+		c.Recovery = recoveryPeriods * c.Refresh
 	}
 	if c.LastLabel == 0 {
 		c.FirstLabel, c.LastLabel = firstLabel, message.MaxLabel
@@ -187,6 +200,9 @@ func New(c Config) (*Router, error) {
 		return nil, errors.New("new RSVP router: Hellos without an instance")
 	case c.Refresh < time.Millisecond || c.Refresh > maxPeriod:
 		return nil, fmt.Errorf("new RSVP router: a refresh period of %s; 1 ms to %s", c.Refresh, maxPeriod)
+	case c.Restart < 0 || c.Restart > maxPeriod || c.Recovery < 0 || c.Recovery > 2*recoveryPeriods*maxPeriod:
+		return nil, fmt.Errorf("new RSVP router: %s to restart and %s to recover; up to %s and %s", c.Restart,
+			c.Recovery, maxPeriod, 2*recoveryPeriods*maxPeriod)
 	case c.Egress > OwnLabel:
 		return nil, fmt.Errorf("new RSVP router: a last label of kind %d", c.Egress)
 	case c.FirstLabel < firstLabel || c.LastLabel > message.MaxLabel || c.FirstLabel > c.LastLabel:
@@ -198,7 +214,7 @@ func New(c Config) (*Router, error) {
 		sessions: make(map[message.Session]map[Key]*lsp), labels: newLabels(c.FirstLabel, c.LastLabel),
 		neighbours: make(map[place]*neighbour), sequence: c.Sequence,
 		epoch: uint32(c.Random()) & epochMask, sentIDs: make(map[uint32]numbered),
-		heardIDs: make(map[heard]numbered)}
+		heardIDs: make(map[heard]numbered), adopted: make(map[Key]*Entry)}
 	for _, i := range c.Interfaces {
 		if i.Index <= 0 || !i.Prefix.IsValid() || r.interfaces[i.Index] != nil {
 			return nil, fmt.Errorf("new RSVP router: interface %d with %s: wrong, or twice", i.Index,

@@ -27,6 +27,10 @@ func (r *Router) receivePathTear(in *link, m message.Message) {
 		r.Counters.Malformed++
 		return
 	}
+	if e := r.adopted[k]; e != nil && e.HasIn && e.From == in.Index { // no Path has come since a restart
+		r.release(e)
+		return
+	}
 	if s := r.upstream(k, in, hop.Addr); s != nil {
 		r.remove(s, false, true)
 	}
