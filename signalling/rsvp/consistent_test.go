@@ -48,6 +48,9 @@ func (n *node) wrong(owners map[Key]int) string {
 		if e.HasIn && n.interfaces[e.From].Down || e.HasOut && n.interfaces[e.Interface].Down {
 			return fmt.Sprintf("%+v is by a link that is down", e)
 		}
+		if s := n.lsps[e.Key]; s != nil && s.out != nil && !s.path.allowed(s.out) {
+			return fmt.Sprintf("%+v is by a link that the affinities do not allow", e)
+		}
 		if n.installed[e.Key] != e {
 			return fmt.Sprintf("%+v is to be installed, %+v is", e, n.installed[e.Key])
 		}

@@ -18,13 +18,17 @@ func sort(t *testing.T, b []byte) string {
 	}
 	name := m.Type.String()
 	for _, o := range m.Objects {
-		switch o.(type) {
+		switch o := o.(type) {
 		case message.RecoveryLabel:
 			name += " with RECOVERY_LABEL"
 		case message.SuggestedLabel:
 			name += " with SUGGESTED_LABEL"
 		case message.RestartCap:
 			name += " with RESTART_CAP"
+		case message.SessionAttribute:
+			if o.Affinities != nil {
+				name += " with affinities"
+			}
 		}
 	}
 	return name
@@ -49,7 +53,8 @@ func TestTsharkDecodesWhatRoutersSend(t *testing.T) {
 		w.storm(60)
 	}
 	for _, kind := range []string{"Path", "Resv", "PathErr", "ResvErr", "PathTear", "ResvTear", "Hello", "Ack",
-		"Srefresh", "Path with RECOVERY_LABEL", "Path with SUGGESTED_LABEL", "Hello with RESTART_CAP"} {
+		"Srefresh", "Path with RECOVERY_LABEL", "Path with SUGGESTED_LABEL", "Hello with RESTART_CAP",
+		"Path with affinities"} {
 		if seen[kind] == 0 {
 			t.Errorf("no %s was sent", kind)
 		}

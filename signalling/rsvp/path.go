@@ -222,8 +222,30 @@ func samePath(a, b path) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// routeLSP finds the next router of an LSP (RFC 3209, section 4.3.4.1), and what is left of its explicit route.
+// routeLSP finds the next router of an LSP, what is left of its explicit route, and whether its affinities allow the
+// link. There is one link for each step, so where it is not allowed there is no other one (RFC 3209, section 4.7.4).
 func (r *Router) routeLSP(s *lsp) message.ErrorSpec {
+	e := r.nextHop(s)
+	switch {
+	case e.Code != 0 || s.out == nil || s.path.allowed(s.out):
+		return e
+	case s.strict():
+		return message.ErrorSpec{Code: message.PolicyFailure}
+	}
+	return problem(message.NoRoute)
+}
+
+// allowed tells whether an LSP's affinities allow a link.
+func (p path) allowed(l *link) bool {
+	a := p.priority.Affinities
+	return a == nil || a.Allow(l.Groups)
+}
+
+// strict tells whether the route of an LSP names the next router.
+func (s *lsp) strict() bool { return len(s.steps) > 0 && !s.steps[0].Loose }
+
+// nextHop follows an explicit route (RFC 3209, section 4.3.4.1).
+func (r *Router) nextHop(s *lsp) message.ErrorSpec {
 	end := s.key.Session.End
 	if s.path.route == nil {
 		return r.routeTo(s, end, message.NoRoute)

@@ -16,7 +16,7 @@ type Request struct {
 	Route     []message.Step // nil: as packets to the egress are routed
 	Bandwidth uint64         // bytes a second
 	MaxPacket uint32         // bytes; 0: 1500
-	// Attribute has priorities, flags and a name. SharedStyle asks for SE.
+	// Attribute has priorities, flags, a name, and affinities if there are any. SharedStyle asks for SE.
 	Attribute message.SessionAttribute
 	Record    bool // the routers on the way
 	// Replaces is an LSP of the same session that is torn down when this one is up: make before break. Both need
@@ -45,6 +45,10 @@ func (r *Router) Add(now time.Duration, q Request) error {
 		return fmt.Errorf("add %s: LSP %d to replace is not there, or the two share no reservation", k,
 			q.Replaces)
 	}
+	if a.Affinities != nil {
+		own := *a.Affinities
+		a.Affinities = &own
+	}
 	if q.MaxPacket == 0 {
 		q.MaxPacket = defaultPacket
 	}
@@ -64,7 +68,12 @@ func (r *Router) Add(now time.Duration, q Request) error {
 	if _, err := first.Encode(); err != nil { // it would never be sent
 		return fmt.Errorf("add %s: %w", k, err)
 	}
-	if e := r.inherit(nil, s, r.routeLSP(s)); e.Code != 0 {
+	e := r.inherit(nil, s, r.routeLSP(s))
+	if e.Code != 0 && s.out != nil && !s.path.allowed(s.out) {
+		return fmt.Errorf("add %s: its affinities do not allow interface %d, which has administrative "+
+			"groups %#x", k, s.out.Index, s.out.Groups)
+	}
+	if e.Code != 0 {
 		return fmt.Errorf("add %s: %s", k, message.ErrorText(e.Code, e.Value))
 	}
 	if s.out == nil {

@@ -109,7 +109,6 @@ func (r *Router) claimed(s, fresh *lsp) *Entry {
 // follow has an LSP go on as its entry says where its route leaves that open: routes may not have come back yet. It
 // gives the result of routing, and whether the entry is still the LSP's.
 func (r *Router) follow(fresh *lsp, kept *Entry, e message.ErrorSpec) (message.ErrorSpec, bool) {
-	strict := len(fresh.steps) > 0 && !fresh.steps[0].Loose
 	routed := e.Code == 0
 	open := routed || e == problem(message.NoRoute) || e == problem(message.BadLooseNode)
 	switch {
@@ -121,7 +120,7 @@ func (r *Router) follow(fresh *lsp, kept *Entry, e message.ErrorSpec) (message.E
 		return e, false
 	case routed && fresh.out.Index == kept.Interface && fresh.next == kept.Next:
 		return e, true
-	case strict || !open || !r.usable(kept.Interface):
+	case fresh.strict() || !open || !r.usable(kept.Interface) || !fresh.path.allowed(r.interfaces[kept.Interface]):
 		return e, false
 	}
 	fresh.out, fresh.next = r.interfaces[kept.Interface], kept.Next

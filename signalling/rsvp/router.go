@@ -6,8 +6,8 @@
 //
 // Built: LSPs with a bandwidth along strict and loose explicit routes, or without one; soft state with jitter and
 // expiry; teardown from both ends, and from a link that is down; errors in both directions; admission by priority, and
-// pre-emption; SE style and make-before-break; RECORD_ROUTE with labels, and loops that it shows; Hello; graceful
-// restart; refresh reduction; authentication, but no challenge to a peer.
+// pre-emption; affinities; SE style and make-before-break; RECORD_ROUTE with labels, and loops that it shows; Hello;
+// graceful restart; refresh reduction; authentication, but no challenge to a peer.
 //
 // Not built: see docs/decisions/027.
 package rsvp
@@ -26,6 +26,7 @@ type Interface struct {
 	Index     int          // above 0
 	Prefix    netip.Prefix // the router's own address on the link, and its length
 	Bandwidth uint64       // that LSPs can reserve, in bytes a second
+	Groups    uint32       // administrative groups, a bit each (resource classes of RFC 3209)
 	// Keys authenticate messages (RFC 2747): the first signs, each is accepted; none: nothing is signed. Where a
 	// link has more than two routers, each signs by a key ID of its own: sequence numbers are followed by it.
 	Keys []message.Key

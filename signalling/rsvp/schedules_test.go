@@ -75,6 +75,9 @@ func randomWorld(t *testing.T, seed uint64) *world {
 	w := newWorld(t, seed, n, 1000, pairs...)
 	for i, r := range w.routers {
 		r.config.Egress = EgressLabel((int(seed) + i) % 3)
+		if i%3 == 1 {
+			r.config.Interfaces[0].Groups = 1
+		}
 		w.start(i)
 	}
 	if seed%3 == 0 {
@@ -179,6 +182,9 @@ func (w *world) randomRequest(from int) Request {
 	q.Attribute.Setup = q.Attribute.Holding + uint8(w.random.IntN(8-int(q.Attribute.Holding)))
 	q.Attribute.Flags = uint8(w.random.IntN(2)) * (message.SharedStyle | message.LabelRecording)
 	q.Record = w.random.IntN(2) == 0
+	if w.random.IntN(8) == 0 {
+		q.Attribute.Affinities = &message.Affinities{ExcludeAny: 1}
+	}
 	return q
 }
 
