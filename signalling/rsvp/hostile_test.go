@@ -97,7 +97,7 @@ func FuzzReceive(f *testing.F) {
 		if !first {
 			index, from = 2, w.address(1, 2)
 		}
-		n.Receive(w.now, index, from, b)
+		n.Receive(w.now, arrived(index, from, b))
 		n.settle(t)
 		n.Tick(w.now + time.Second)
 		n.settle(t)

@@ -30,6 +30,9 @@ type Interface struct {
 	// Keys authenticate messages (RFC 2747): the first signs, each is accepted; none: nothing is signed. Where a
 	// link has more than two routers, each signs by a key ID of its own: sequence numbers are followed by it.
 	Keys []message.Key
+	// GTSM is for a link on which all routers send by TTL 255 what goes from neighbour to neighbour (RFC 5082),
+	// which is all but Path and PathTear: this one does so, too, and takes nothing of it that has another TTL.
+	GTSM bool
 	Down bool // see SetLink
 }
 
@@ -136,6 +139,7 @@ type Event struct {
 type Counters struct {
 	Malformed uint64 // not decoded, or without an object that they need
 	Foreign   uint64 // not from the neighbour that the LSP has there
+	Distant   uint64 // not from a router on the link, as the TTL shows
 	Stateless uint64 // for an LSP that is not here
 	Forged    uint64 // without a digest, or with a wrong one
 	Replayed  uint64 // with a sequence number that was seen, or is too old
@@ -235,15 +239,27 @@ func (r *Router) Take() Output {
 	return out
 }
 
-// Receive takes a message that came by an interface, in a packet with a source address.
-func (r *Router) Receive(now time.Duration, index int, from netip.Addr, b []byte) {
+// Packet is an IP packet with a message of RSVP.
+type Packet struct {
+	Interface int // by which it came
+	Source    netip.Addr
+	TTL       uint8 // with which it came
+	Message   []byte
+}
+
+// Receive takes a message that came.
+func (r *Router) Receive(now time.Duration, p Packet) {
 	r.advance(now)
-	in := r.interfaces[index]
+	in, from := r.interfaces[p.Interface], p.Source
 	if in == nil || in.Down {
 		return
 	}
-	m, err := r.decode(in, b)
+	m, err := r.decode(in, p.Message)
 	if errors.Is(err, errUnauthentic) {
+		return
+	}
+	if in.distant(m, p.TTL) {
+		r.Counters.Distant++
 		return
 	}
 	if err != nil {
@@ -340,6 +356,9 @@ func (r *Router) send(l *link, next netip.Addr, source, dest netip.Addr, m messa
 		return
 	}
 	m.TTL = max(m.TTL, 1)
+	if l.GTSM && adjacent(m.Type) {
+		m.TTL = ttl
+	}
 	if r.config.Reduce {
 		m.Flags |= message.RefreshReduction
 	}

@@ -17,7 +17,8 @@ var (
 // and come back at once or later, with the entries that were installed or without, clocks jump, and links go down and
 // up. After quiet time, with links down as well, what is there is the same along every path, and when all LSPs are
 // removed nothing is left. Every third network signs its messages, every second one sends Hellos, most of these with
-// the times of graceful restart, and half of them summarize refreshes. Routers ask for last labels of all kinds.
+// the times of graceful restart, half of them summarize refreshes, and every fifth one wants TTL 255 between neighbours.
+// Routers ask for last labels of all kinds.
 func TestRandomSchedulesEndConsistent(t *testing.T) {
 	var seeds []uint64
 	for seed := *firstSeed; seed < *firstSeed+*schedules; seed++ {
@@ -77,6 +78,9 @@ func randomWorld(t *testing.T, seed uint64) *world {
 		r.config.Egress = EgressLabel((int(seed) + i) % 3)
 		if i%3 == 1 {
 			r.config.Interfaces[0].Groups = 1
+		}
+		for j := range r.config.Interfaces {
+			r.config.Interfaces[j].GTSM = seed%5 == 0
 		}
 		w.start(i)
 	}

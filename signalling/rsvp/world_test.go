@@ -302,7 +302,7 @@ func (w *world) step(until time.Duration) bool {
 		if n.dead {
 			return true
 		}
-		n.Receive(w.at(n), f.to.index, f.from, f.bytes)
+		n.Receive(w.at(n), arrived(f.to.index, f.from, f.bytes))
 		w.flush(f.to.router)
 		return true
 	}
@@ -317,6 +317,15 @@ func (w *world) step(until time.Duration) bool {
 	}
 	w.flush(first)
 	return true
+}
+
+// arrived is a message that comes straight from a neighbour, by the TTL that it says it was sent with.
+func arrived(index int, from netip.Addr, b []byte) Packet {
+	p := Packet{Interface: index, Source: from, Message: b}
+	if len(b) > 4 {
+		p.TTL = b[4]
+	}
+	return p
 }
 
 // setLink has a router see that its side of a link is up or down.
