@@ -82,6 +82,9 @@ func (n *node) wrong(owners map[Key]int) string {
 	if what := n.mistimed(); what != "" {
 		return what
 	}
+	if what := n.overfilled(); what != "" {
+		return what
+	}
 	for index, l := range n.interfaces {
 		if want := (Bandwidth{index, l.Bandwidth, n.Unreserved(index)}); n.left[index] != want {
 			return fmt.Sprintf("told %+v, it is %+v", n.left[index], want)
@@ -89,6 +92,22 @@ func (n *node) wrong(owners map[Key]int) string {
 		if what := l.wrong(held[index]); what != "" {
 			return fmt.Sprintf("interface %d: %s", index, what)
 		}
+	}
+	return ""
+}
+
+// overfilled compares what LSPs store with its sum and its bound.
+func (n *node) overfilled() string {
+	sum := 0
+	for _, s := range n.lsps {
+		if have := s.size(s.resv); s.stored != have {
+			return fmt.Sprintf("%s stores %d bytes, and counts as %d", s.key, have, s.stored)
+		}
+		sum += s.stored
+	}
+	if sum != n.stored || sum > n.Router.config.MaxBytes {
+		return fmt.Sprintf("LSPs store %d bytes; counted are %d, allowed %d", sum, n.stored,
+			n.Router.config.MaxBytes)
 	}
 	return ""
 }

@@ -38,7 +38,7 @@ func TestWhatComesFromBeyondTheLinkChangesNothing(t *testing.T) {
 			w.flush(1)
 			there, counted := r.lsps[k].resv != nil, r.Counters.Distant > before
 			if there == c.taken || counted == c.taken {
-				t.Errorf("GTSM %t, TTL %d: reservation there %t, counted %t", gtsm, c.ttl, there, counted)
+				t.Errorf("GTSM %t, TTL %d: reserved %t, counted %t", gtsm, c.ttl, there, counted)
 			}
 			w.run(2 * testRefresh)
 			w.check()

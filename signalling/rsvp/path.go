@@ -1,6 +1,7 @@
 package rsvp
 
 import (
+	"cmp"
 	"math/bits"
 	"net/netip"
 	"reflect"
@@ -30,6 +31,7 @@ type lsp struct {
 	// kept is the entry of before a restart, while it recovers: it is installed, and without resv the label In and
 	// the bandwidth are the LSP's by it alone.
 	kept   *Entry
+	stored int  // bytes, see footprint.go
 	unsure bool // the next router has restarted, and its Resv has not come again
 }
 
@@ -141,11 +143,16 @@ func (r *Router) receivePath(in *link, m message.Message) {
 // update is a Path of an LSP that is here, and goes on as before.
 func (r *Router) update(s *lsp, fresh lsp, h heard) {
 	p, in := fresh.path, fresh.in
+	if size := s.resv.size() + p.size(); size > s.stored && !r.room(s, size) {
+		r.pathErr(in, p.hop.Addr, p, message.ErrorSpec{Code: message.ProtocolError})
+		return
+	}
 	changed := s.in != in || !samePath(s.path, p)
 	moved := s.in != in || s.path.hop != p.hop
 	r.meet(s, -1)
 	s.path, s.in, s.steps, s.expires = p, in, fresh.steps, fresh.expires
 	r.meet(s, 1)
+	r.weigh(s)
 	r.schedule(s)
 	r.remember(&s.heard, h, false, s)
 	if s.resv != nil && s.out != nil { // the holding priority may be another one
@@ -204,7 +211,8 @@ func unknownAttribute(m message.Message) message.ErrorSpec {
 
 // early refuses what would be refused when the reservation comes, and the state of too many LSPs.
 func (r *Router) early(s *lsp) message.ErrorSpec {
-	if s.in != nil && r.lsps[s.key] == nil && len(r.lsps) >= r.config.MaxLSPs {
+	old := r.lsps[s.key]
+	if s.in != nil && (old == nil && len(r.lsps) >= r.config.MaxLSPs || !r.room(cmp.Or(old, s), s.path.size())) {
 		return message.ErrorSpec{Code: message.ProtocolError}
 	}
 	if s.kept != nil && bytesOf(s.path.tspec.Bucket.Rate) <= s.kept.Bandwidth { // it has that already
@@ -356,6 +364,7 @@ func (r *Router) add(s *lsp) {
 	r.lsps[s.key] = s
 	s.timer.lsp, s.known = s, true
 	r.meet(s, 1)
+	r.weigh(s)
 	if r.sessions[s.key.Session] == nil {
 		r.sessions[s.key.Session] = make(map[Key]*lsp)
 	}

@@ -137,6 +137,12 @@ func (r *Router) reserve(s *lsp, v reservations, f flow) bool {
 	s.unsure = false
 	fresh := resv{out: f.label, flowspec: f.flowspec, style: v.style, record: f.record,
 		expires: r.now + lifetime(v.period), period: v.period, bandwidth: bytesOf(f.flowspec.Bandwidth())}
+	// A record that there is no room for is left out, as one that grew too long is (RFC 3209, section 4.4.3).
+	if old == nil || !reflect.DeepEqual(old.record, fresh.record) {
+		if size := s.size(&fresh); size > s.stored && !r.room(s, size) {
+			fresh.record = nil
+		}
+	}
 	if old != nil {
 		fresh.in, fresh.refresh, fresh.sent, fresh.heard = old.in, old.refresh, old.sent, old.heard
 		if sameResv(*old, fresh) {
@@ -162,6 +168,7 @@ func (r *Router) reserve(s *lsp, v reservations, f flow) bool {
 	s.resv = &fresh
 	r.schedule(s)
 	r.remember(&fresh.heard, v.heard, true, s)
+	r.weigh(s)
 	r.hold(s, &h)
 	r.preempt(s)
 	r.install(s)
@@ -371,5 +378,6 @@ func (r *Router) unreserve(s *lsp) {
 		r.event(Down, s.key, message.ErrorSpec{}, nil)
 	}
 	s.resv, s.kept, s.unsure = nil, nil, false
+	r.weigh(s)
 	r.schedule(s)
 }

@@ -62,6 +62,9 @@ type Config struct {
 	// MaxLSPs is how many LSPs a Path of another router may add up to, since a neighbour can send any number of
 	// them; 0: 100,000.
 	MaxLSPs int
+	// MaxBytes bounds the memory for what Paths and Resvs of other routers have in any length: routes, records, and
+	// objects that are passed on. Each LSP has a fixed size besides. 0: 512 MiB.
+	MaxBytes int
 	// Sequence is where sequence numbers of signed messages begin: above those of before a restart. The time in
 	// nanoseconds will do.
 	Sequence uint64
@@ -167,6 +170,7 @@ type Router struct {
 	// nextTimer is the number of the last timer that was made.
 	nextTimer uint64
 	out       Output
+	stored    int // bytes, of all LSPs, see footprint.go
 	// adopted is entries of before a restart that no LSP is bound to yet; recovery is when they are removed.
 	adopted  map[Key]*Entry
 	recovery timer
@@ -175,6 +179,7 @@ type Router struct {
 const (
 	defaultRefresh = 30 * time.Second
 	defaultMaxLSPs = 100_000
+	defaultBytes   = 512 << 20
 	multiplier     = 3 // K: of so many refreshes, one has to come
 	maxPeriod      = time.Hour
 	ttl            = 255
@@ -191,6 +196,9 @@ func New(c Config) (*Router, error) {
 	}
 	if c.MaxLSPs == 0 {
 		c.MaxLSPs = defaultMaxLSPs
+	}
+	if c.MaxBytes == 0 {
+		c.MaxBytes = defaultBytes
 	}
 	if c.Recovery == 0 {
 		c.Recovery = recoveryPeriods * c.Refresh

@@ -148,6 +148,7 @@ func (r *Router) remove(s *lsp, up, down bool) {
 		r.pathTear(s)
 	}
 	r.unreserve(s)
+	r.store(s, 0)
 	r.stop(&s.timer)
 	r.meet(s, -1)
 	delete(r.sentIDs, s.sent.id)
