@@ -32,8 +32,8 @@ const (
 
 // Add sets up an LSP. The router goes on trying until it is removed.
 //
-// To give an LSP another route or bandwidth, add one with another number that Replaces it. A router that refuses the new
-// one leaves the old one as it is. To give up, remove the new one.
+// To give an LSP another route or bandwidth, add one with another number that Replaces it. A router that refuses the
+// new one leaves the old one as it is. To give up, remove the new one.
 func (r *Router) Add(now time.Duration, q Request) error {
 	r.advance(now)
 	k, a := q.Key, q.Attribute
