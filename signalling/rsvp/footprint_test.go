@@ -46,7 +46,7 @@ func TestLongPathsAreRefusedWhenTheMemoryIsFull(t *testing.T) {
 			}
 		}
 		if e.Code != message.ProtocolError || tunnel < 3 {
-			t.Errorf("%s: error %+v after %d Paths", name, e, tunnel)
+			t.Fatalf("%s: error %+v after %d Paths", name, e, tunnel)
 		}
 		if used := inUse() - before; r.stored > allowed || used < allowed/2 || used > 2*allowed {
 			t.Errorf("%s: %d bytes counted and %d in use, of %d allowed", name, r.stored, used, allowed)

@@ -211,8 +211,11 @@ func unknownAttribute(m message.Message) message.ErrorSpec {
 
 // early refuses what would be refused when the reservation comes, and the state of too many LSPs.
 func (r *Router) early(s *lsp) message.ErrorSpec {
-	old := r.lsps[s.key]
-	if s.in != nil && (old == nil && len(r.lsps) >= r.config.MaxLSPs || !r.room(cmp.Or(old, s), s.path.size())) {
+	old, count := r.lsps[s.key], len(r.lsps)+len(r.adopted)
+	if s.kept != nil { // it is one of them
+		count--
+	}
+	if s.in != nil && (old == nil && count >= r.config.MaxLSPs || !r.room(cmp.Or(old, s), s.path.size())) {
 		return message.ErrorSpec{Code: message.ProtocolError}
 	}
 	if s.kept != nil && bytesOf(s.path.tspec.Bucket.Rate) <= s.kept.Bandwidth { // it has that already

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -70,8 +71,9 @@ func (e Entry) adoptedKey() Key {
 	return nameless(e.In)
 }
 
+// nameless is of a session for each label: it is not known who shares what.
 func nameless(l message.Label) Key {
-	return Key{Session: message.Session{Tunnel: uint16(l >> 16)}, LSP: uint16(l)}
+	return Key{Session: message.Session{Tunnel: uint16(l), Extended: netip.AddrFrom4([4]byte{byte(l >> 16)})}}
 }
 
 // hold is by the best priority: what recovers is not pre-empted.
@@ -154,6 +156,7 @@ func (r *Router) bind(s *lsp) {
 	if s.kept.HasOut && k != s.key {
 		s.out.set(k, nil)
 		s.out.set(s.key, s.kept.hold())
+		r.mark(s.out)
 	}
 }
 

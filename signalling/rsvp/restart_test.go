@@ -355,3 +355,19 @@ func TestWhatIsInstalledNeedsNoAdmission(t *testing.T) {
 	w.unchanged(before)
 	w.check()
 }
+
+// Of entries whose LSPs are not known, it is not known either who shares bandwidth with whom: each holds its own.
+func TestEntriesWithoutAnLSPShareNothing(t *testing.T) {
+	w := chain(t, 3, 1000)
+	for tunnel := range uint16(2) {
+		q := w.request(tunnel, 1, 300, 0, 1, 2)
+		q.Attribute.Flags = message.SharedStyle
+		w.mustAdd(0, q)
+	}
+	w.run(testTick)
+	w.crash(1)
+	w.resume(1, true)
+	if free := w.free(1, 2, 7); free != 400 {
+		t.Errorf("%d are left, want 400", free)
+	}
+}

@@ -109,7 +109,7 @@ func (w *world) storm(steps int) {
 		w.deed()
 		w.run(time.Duration(1+w.random.IntN(8)) * time.Second)
 		for i, n := range w.routers {
-			if what := n.mistimed(); what != "" {
+			if what := n.wrong(nil); what != "" && !n.dead {
 				w.t.Fatalf("router %d: %s", i, what)
 			}
 			if n.dead && w.random.IntN(3) == 0 {
