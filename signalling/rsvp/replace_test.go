@@ -71,7 +71,7 @@ func TestARefusedIncreaseLeavesTheOldReservation(t *testing.T) {
 }
 
 // The Path of an increase passes, and its Resv is refused, as another LSP was quicker: all that were up stay up. Which
-// one is quicker depends on the seed.
+// one is quicker depends on the seed. So it is after a restart.
 func TestAnIncreaseThatIsRefusedByItsResvLeavesTheOldReservation(t *testing.T) {
 	const seeds = 30
 	refused := 0
@@ -95,6 +95,14 @@ func TestAnIncreaseThatIsRefusedByItsResvLeavesTheOldReservation(t *testing.T) {
 		}
 		w.run(5 * testRefresh)
 		w.stayedUp(old)
+		before := w.routers[1].installed[old]
+		w.crash(1) // it finds the increase refused before it has the old reservation
+		w.resume(1, false)
+		w.run(5 * testRefresh)
+		w.stayedUp(old)
+		if after := w.routers[1].installed[old]; after != before {
+			t.Errorf("seed %d: before a restart %+v, after %+v", seed, before, after)
+		}
 		w.removeLSP(0, larger.Key)
 		w.run(5 * testRefresh)
 		w.stayedUp(old)

@@ -154,9 +154,15 @@ func (r *Router) reserve(s *lsp, v reservations, f flow) bool {
 	}
 	h := s.holdShared(fresh.bandwidth, fresh.style == message.SharedExplicit)
 	has := s.kept != nil && fresh.bandwidth <= s.kept.Bandwidth // since before a restart
-	if !has && !s.out.admits(s.key, h, s.path.priority.Setup) {
+	refused := !has && !s.out.admits(s.key, h, s.path.priority.Setup)
+	switch {
+	case !refused:
+	case old != nil || s.kept == nil:
 		r.refuseResv(s, v, f)
 		return false
+	default: // what was reserved before a restart stays, as it would have without one
+		fresh.reduce(s.kept.Bandwidth)
+		h.bandwidth = fresh.bandwidth
 	}
 	if old == nil && s.in != nil {
 		var ok bool
@@ -167,7 +173,9 @@ func (r *Router) reserve(s *lsp, v reservations, f flow) bool {
 	}
 	s.resv = &fresh
 	r.schedule(s)
-	r.remember(&fresh.heard, v.heard, true, s)
+	if !refused {
+		r.remember(&fresh.heard, v.heard, true, s)
+	}
 	r.weigh(s)
 	r.hold(s, &h)
 	r.preempt(s)
@@ -175,7 +183,19 @@ func (r *Router) reserve(s *lsp, v reservations, f flow) bool {
 	if old == nil && s.in == nil {
 		r.up(s)
 	}
+	if refused {
+		r.refuseResv(s, v, f)
+	}
 	return true
+}
+
+// reduce has a reservation be of less than was asked for.
+func (v *resv) reduce(bandwidth uint64) {
+	v.bandwidth = bandwidth
+	v.flowspec.Bucket.Rate = float32(bandwidth)
+	if v.flowspec.Service == message.Guaranteed {
+		v.flowspec.Reserved = v.flowspec.Bucket.Rate
+	}
 }
 
 // refuseResv tells both ends that there is not enough. What was reserved before stays.
