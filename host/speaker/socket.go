@@ -68,15 +68,16 @@ func takeAlerts(_, _ string, c syscall.RawConn) error {
 
 // receive waits for a message, which is valid until the next call. It fails with net.ErrClosed when the socket is
 // closed.
-func (s *socket) receive() (index int, from netip.Addr, message []byte, err error) {
+func (s *socket) receive() (rsvp.Packet, error) {
 	for {
 		header, payload, of, err := s.raw.ReadFrom(s.buffer[:])
 		if err != nil {
-			return 0, netip.Addr{}, nil, err
+			return rsvp.Packet{}, err
 		}
 		from, ok := netip.AddrFromSlice(header.Src.To4())
 		if ok && of != nil {
-			return of.IfIndex, from, payload, nil
+			return rsvp.Packet{Interface: of.IfIndex, Source: from, TTL: uint8(header.TTL),
+				Message: payload}, nil
 		}
 	}
 }

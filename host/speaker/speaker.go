@@ -162,14 +162,14 @@ func (s *Speaker) Counters() (c rsvp.Counters) {
 
 func (s *Speaker) listen() error {
 	for {
-		index, from, message, err := s.socket.receive()
+		packet, err := s.socket.receive()
 		switch {
 		case errors.Is(err, net.ErrClosed):
 			return nil
 		case err != nil:
 			return fmt.Errorf("receive messages of RSVP: %w", err)
 		}
-		if err := s.do(func(now time.Duration) { s.router.Receive(now, index, from, message) }); err != nil {
+		if err := s.do(func(now time.Duration) { s.router.Receive(now, packet) }); err != nil {
 			return err
 		}
 	}

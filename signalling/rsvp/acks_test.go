@@ -20,7 +20,7 @@ func TestAnswersToALongSummaryFitIntoPackets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.routers[1].Receive(w.now, 1, w.address(1, 0), b)
+	w.routers[1].Receive(w.now, arrived(1, w.address(1, 0), b))
 	unknown := map[uint32]bool{}
 	for _, s := range w.routers[1].Take().Send {
 		if len(s.Message) > packet {

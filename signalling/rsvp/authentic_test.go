@@ -27,7 +27,7 @@ func TestForgedAndReplayedMessagesChangeNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := w.routers[1]
-	r.Receive(w.now, 1, w.address(1, 0), tear)
+	r.Receive(w.now, arrived(1, w.address(1, 0), tear))
 	if r.Counters.Forged != 1 {
 		t.Errorf("forged: %+v", r.Counters)
 	}
@@ -37,7 +37,7 @@ func TestForgedAndReplayedMessagesChangeNothing(t *testing.T) {
 		t.Fatalf("%d messages were recorded", len(recorded))
 	}
 	for _, b := range recorded {
-		r.Receive(w.now, 1, w.address(1, 0), b)
+		r.Receive(w.now, arrived(1, w.address(1, 0), b))
 	}
 	if got := r.Counters.Replayed; got != uint64(len(recorded)) {
 		t.Errorf("%d of %d replayed messages were refused", got, len(recorded))
@@ -54,7 +54,7 @@ func TestForgedAndReplayedMessagesChangeNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Receive(w.now, 1, w.address(1, 0), b)
+	r.Receive(w.now, arrived(1, w.address(1, 0), b))
 	if r.Counters.Forged != 2 || len(r.lsps) > 0 {
 		t.Errorf("unsigned: %+v", r.Counters)
 	}

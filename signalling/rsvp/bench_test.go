@@ -83,7 +83,7 @@ func (w *row) carry(i int) (quiet bool) {
 		if s.Interface == 2 {
 			to, index = i+1, 1
 		}
-		w.routers[to].Receive(w.now, index, s.Source, s.Message)
+		w.routers[to].Receive(w.now, arrived(index, s.Source, s.Message))
 	}
 	return len(out.Send) == 0
 }

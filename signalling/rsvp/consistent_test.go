@@ -35,12 +35,12 @@ func (w *world) inconsistent() string {
 	return ""
 }
 
-// wrong compares a router's tables with each other, and with which LSPs are wanted.
+// wrong compares a router's tables with each other, and with which LSPs are wanted; nil: any.
 func (n *node) wrong(owners map[Key]int) string {
 	labels, entries := 0, n.Entries()
 	held := map[int]map[Key]hold{}
 	for k := range n.lsps {
-		if _, ok := owners[k]; !ok {
+		if _, ok := owners[k]; owners != nil && !ok {
 			return fmt.Sprintf("state of %s, which nobody wants", k)
 		}
 	}
@@ -48,8 +48,11 @@ func (n *node) wrong(owners map[Key]int) string {
 		if e.HasIn && n.interfaces[e.From].Down || e.HasOut && n.interfaces[e.Interface].Down {
 			return fmt.Sprintf("%+v is by a link that is down", e)
 		}
-		if n.installed[e.Key] != e {
-			return fmt.Sprintf("%+v is to be installed, %+v is", e, n.installed[e.Key])
+		if s := n.lsps[e.Key]; s != nil && s.out != nil && !s.path.allowed(s.out) {
+			return fmt.Sprintf("%+v is by a link that the affinities do not allow", e)
+		}
+		if have := n.has(e); have != e {
+			return fmt.Sprintf("%+v is to be installed, %+v is", e, have)
 		}
 		if e.HasIn {
 			if _, ok := n.labels.used[e.In]; ok != (e.In >= 16) {
@@ -63,11 +66,18 @@ func (n *node) wrong(owners map[Key]int) string {
 			if held[e.Interface] == nil {
 				held[e.Interface] = map[Key]hold{}
 			}
-			s := n.lsps[e.Key]
-			held[e.Interface][e.Key] = s.holdShared(e.Bandwidth, s.resv.style == 0x12)
+			if s := n.lsps[e.Key]; s != nil && s.resv != nil {
+				held[e.Interface][e.Key] = s.holdShared(e.Bandwidth, s.resv.style == 0x12)
+			} else { // of before a restart
+				held[e.Interface][n.keyOf(e)] = *e.hold()
+			}
 		}
 	}
-	if len(n.installed) != len(entries) || len(n.labels.used) != labels {
+	if !n.recovering() && len(n.adopted)+len(n.nameless) > 0 {
+		return fmt.Sprintf("%d entries of before a restart; %d that are installed have no LSP", len(n.adopted),
+			len(n.nameless))
+	}
+	if len(n.installed)+len(n.nameless) != len(entries) || len(n.labels.used) != labels {
 		return fmt.Sprintf("%d entries, %d installed; %d labels in use, %d taken", len(entries),
 			len(n.installed), labels,
 			len(n.labels.used))
@@ -75,13 +85,32 @@ func (n *node) wrong(owners map[Key]int) string {
 	if what := n.mistimed(); what != "" {
 		return what
 	}
+	if what := n.overfilled(); what != "" {
+		return what
+	}
 	for index, l := range n.interfaces {
 		if want := (Bandwidth{index, l.Bandwidth, n.Unreserved(index)}); n.left[index] != want {
 			return fmt.Sprintf("told %+v, it is %+v", n.left[index], want)
 		}
-		if what := l.wrong(held[index]); what != "" {
+		if what := l.wrong(held[index], n.recovering()); what != "" {
 			return fmt.Sprintf("interface %d: %s", index, what)
 		}
+	}
+	return ""
+}
+
+// overfilled compares what LSPs store with its sum and its bound.
+func (n *node) overfilled() string {
+	sum := 0
+	for _, s := range n.lsps {
+		if have := s.size(s.resv); s.stored != have {
+			return fmt.Sprintf("%s stores %d bytes, and counts as %d", s.key, have, s.stored)
+		}
+		sum += s.stored
+	}
+	if sum != n.stored || sum > n.Router.config.MaxBytes {
+		return fmt.Sprintf("LSPs store %d bytes; counted are %d, allowed %d", sum, n.stored,
+			n.Router.config.MaxBytes)
 	}
 	return ""
 }
@@ -114,19 +143,45 @@ func (n *node) mistimed() string {
 				b.timer.place, b.lsps, count[p])
 		}
 	}
-	if len(n.timers) != len(n.lsps)+len(n.neighbours) {
+	others := 0
+	if n.recovering() {
+		others = 1
+	}
+	if len(n.timers) != len(n.lsps)+len(n.neighbours)+others {
 		return fmt.Sprintf("%d timers of %d LSPs and %d neighbours", len(n.timers), len(n.lsps),
 			len(n.neighbours))
 	}
 	return ""
 }
 
+// has is what is installed in the place of an entry.
+func (n *node) has(e Entry) Entry {
+	if e.named() {
+		return n.installed[e.Key]
+	}
+	return n.nameless[e.In]
+}
+
+// keyOf is the LSP by which an entry of before a restart holds bandwidth.
+func (n *node) keyOf(e Entry) Key {
+	for k, s := range n.lsps {
+		if s.kept != nil && *s.kept == e {
+			return k
+		}
+	}
+	return e.adoptedKey()
+}
+
 // mistaken compares the heap of whom to pre-empt with what is held.
 func (l *link) mistaken() string {
 	count := 0
+	known := map[Key]bool{}
+	for _, s := range l.victims {
+		known[s.key] = true
+	}
 	for _, holds := range l.held {
-		for _, h := range holds {
-			if h.bandwidth > 0 {
+		for k, h := range holds {
+			if h.bandwidth > 0 && (h.holding > 0 || known[k]) { // else it may be of before a restart
 				count++
 			}
 		}
@@ -143,7 +198,7 @@ func (l *link) mistaken() string {
 }
 
 // wrong sums what entries hold in the plain way.
-func (l *link) wrong(want map[Key]hold) string {
+func (l *link) wrong(want map[Key]hold, recovering bool) string {
 	if what := l.mistaken(); what != "" {
 		return what
 	}
@@ -164,7 +219,8 @@ func (l *link) wrong(want map[Key]hold) string {
 	for _, s := range sums {
 		total += s
 	}
-	if count != len(want) || sums != l.sums || total > l.Bandwidth {
+	// What entries of before a restart hold is counted too high where they share it and their LSPs are not known.
+	if count != len(want) || sums != l.sums || total > l.Bandwidth && !recovering {
 		return fmt.Sprintf("%d hold, %d entries; sums %v, want %v; %d of %d", count, len(want), l.sums, sums,
 			total,
 			l.Bandwidth)

@@ -24,6 +24,11 @@ type neighbour struct {
 	lost     time.Duration // when it is, if nothing more is heard
 	next     time.Duration // when the next request is due
 	timer    timer
+	// Of its restarts, see restarting.go:
+	cap      message.RestartCap // of its last Hello; zero: it had none
+	before   uint32             // instance before it became silent, while it is awaited; else 0
+	until    time.Duration      // when it is given up, or its recovery ends
+	recovery time.Duration      // its whole time of recovery
 }
 
 // lostAfter is how many intervals without a Hello mean that a neighbour is lost, in halves (RFC 3209: 3.5).
@@ -46,14 +51,11 @@ func (r *Router) receiveHello(in *link, from netip.Addr, m message.Message) {
 		r.answerHello(in, from, h)
 		return
 	}
-	restarted := n.instance != 0 && n.instance != h.Source
+	r.answerHello(in, from, h)
+	c, _ := message.Of[message.RestartCap](m)
+	r.returned(n, h.Source, c)
 	n.instance, n.lost = h.Source, r.now+lostAfter*r.config.Hello/2
 	r.set(&n.timer, n.due())
-	r.answerHello(in, from, h)
-	if restarted {
-		r.event(Restarted, Key{}, message.ErrorSpec{Node: from}, nil)
-		r.resend(p)
-	}
 }
 
 func (r *Router) answerHello(in *link, from netip.Addr, h message.HelloObject) {
@@ -63,21 +65,26 @@ func (r *Router) answerHello(in *link, from netip.Addr, h message.HelloObject) {
 }
 
 func (r *Router) sendHello(l *link, to netip.Addr, h message.HelloObject) {
-	r.send(l, to, l.Prefix.Addr(), to, message.Message{Type: message.Hello, TTL: 1, Objects: []message.Object{h}})
+	r.send(l, to, l.Prefix.Addr(), to, message.Message{Type: message.Hello, TTL: 1,
+		Objects: append([]message.Object{h}, r.restartCap()...)})
 }
 
 // resend tells a neighbour that has restarted all that it is to know, without waiting for refreshes.
-func (r *Router) resend(p place) {
+func (r *Router) resend(n *neighbour) {
+	p, recovers := n.place, n.recovers(r.now)
 	var back []*lsp
 	for _, s := range r.sorted(func(s *lsp) bool { return s.goesTo(p) || s.comesFrom(p) }) {
 		if s.goesTo(p) {
+			s.unsure = recovers && s.resv != nil
 			r.sendPath(s)
 		}
 		if s.comesFrom(p) && s.resv != nil {
 			back = append(back, s)
 		}
 	}
-	r.sendResvs(back)
+	if !recovers { // else each is sent when the Path has come
+		r.sendResvs(back)
+	}
 	for _, s := range back { // and once more when its Path state is there: a Resv without it has no effect
 		s.resv.refresh = r.now + r.config.Hello
 		r.schedule(s)
@@ -111,8 +118,11 @@ func (r *Router) meetAt(p place, more int) {
 
 // due is when a neighbour has to be asked, or is lost.
 func (n *neighbour) due() time.Duration {
-	if n.instance != 0 {
+	switch {
+	case n.instance != 0:
 		return min(n.next, n.lost)
+	case n.awaited():
+		return min(n.next, n.until)
 	}
 	return n.next
 }
@@ -123,10 +133,11 @@ func (r *Router) tickNeighbour(n *neighbour) {
 		delete(r.neighbours, n.place)
 		return
 	}
-	if n.instance != 0 && n.lost <= r.now {
-		n.instance = 0
-		r.event(Lost, Key{}, message.ErrorSpec{Node: n.place.addr}, nil)
-		r.abandon(n.place)
+	switch {
+	case n.instance != 0 && n.lost <= r.now:
+		r.silence(n)
+	case n.awaited() && n.until <= r.now:
+		r.giveUp(n)
 	}
 	if n.next <= r.now {
 		n.next = r.now + r.config.Hello

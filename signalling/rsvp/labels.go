@@ -28,5 +28,16 @@ func (l *labels) take() (message.Label, bool) {
 	}
 }
 
+// keep takes a label that was given before a restart. The next ones are others than those of before.
+func (l *labels) keep(label message.Label) {
+	if label < firstLabel {
+		return
+	}
+	l.used[label] = struct{}{}
+	if label >= l.next && label < l.last {
+		l.next = label + 1
+	}
+}
+
 // giveBack takes any label; reserved ones were not taken.
 func (l *labels) giveBack(label message.Label) { delete(l.used, label) }

@@ -25,13 +25,14 @@ func (r *Router) SetLink(now time.Duration, index int, up bool) {
 	}
 	for _, p := range sortedPlaces(r.neighbours) {
 		if n := r.neighbours[p]; p.index == index { // not lost: that it is silent tells nothing
-			n.instance = 0
+			n.instance, n.before, n.until = 0, 0, 0
 			r.set(&n.timer, n.due())
 		}
 	}
 	for _, s := range r.sorted(func(s *lsp) bool { return s.in == l || s.out == l }) {
 		r.sever(s, l)
 	}
+	r.releaseLink(index)
 }
 
 // sever tears an LSP down whose link is down. The error names the link by this router's address on it, so that the

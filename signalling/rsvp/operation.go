@@ -53,6 +53,8 @@ const etherTypeIPv6 = 0x86dd
 func (r *Router) lastLabel(s *lsp) (message.Label, bool) {
 	kind := s.path.request.EtherType
 	switch {
+	case s.kept != nil: // that of before a restart
+		return s.kept.In, true
 	case kind != etherTypeIPv4 && kind != etherTypeIPv6 || r.config.Egress == OwnLabel:
 		return r.labels.take()
 	case r.config.Egress == ImplicitNull:

@@ -85,7 +85,7 @@ func TestLabelsThatCannotBeSentAreRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.Receive(w.now, 2, w.address(1, 2), b)
+		r.Receive(w.now, arrived(2, w.address(1, 2), b))
 		out := r.Take()
 		var e message.ErrorSpec
 		for _, s := range out.Send {

@@ -1,6 +1,7 @@
 package rsvp
 
 import (
+	"cmp"
 	"math/bits"
 	"net/netip"
 	"reflect"
@@ -27,6 +28,11 @@ type lsp struct {
 	timer   timer
 	known   bool // from add to remove
 	victim  int  // place among those of out, from 1; 0: it holds nothing
+	// kept is the entry of before a restart, while it recovers: it is installed, and without resv the label In and
+	// the bandwidth are the LSP's by it alone.
+	kept   *Entry
+	stored int  // bytes, see footprint.go
+	unsure bool // the next router has restarted, and its Resv has not come again
 }
 
 // path is what a Path says.
@@ -40,6 +46,9 @@ type path struct {
 	record   *message.RecordRoute
 	priority message.SessionAttribute
 	ttl      uint8
+	// hint is the label that the router before has for the LSP, of a Recovery_Label or Suggested_Label.
+	hint   message.Label
+	hinted bool
 	// rest is passed on as it is.
 	rest []message.Object
 }
@@ -75,6 +84,10 @@ func readPath(m message.Message) (path, bool) {
 			o.Holding = min(o.Holding, o.Setup)
 			p.priority = o
 			p.rest = append(p.rest, o)
+		case message.RecoveryLabel:
+			p.hint, p.hinted = message.Label(o), true
+		case message.SuggestedLabel:
+			p.hint, p.hinted = message.Label(o), true
 		case message.ID, message.IDAck, message.Integrity:
 		default:
 			p.rest = append(p.rest, o)
@@ -103,7 +116,7 @@ func (r *Router) receivePath(in *link, m message.Message) {
 		return
 	}
 	fresh := lsp{key: p.key, path: p, in: in, expires: r.now + lifetime(p.period)}
-	if e := r.routeLSP(&fresh); e.Code != 0 {
+	if e := r.inherit(s, &fresh, r.routeLSP(&fresh)); e.Code != 0 {
 		r.pathErr(in, p.hop.Addr, p, e)
 		return
 	}
@@ -118,9 +131,20 @@ func (r *Router) receivePath(in *link, m message.Message) {
 			return
 		}
 		r.add(&fresh)
+		r.bind(&fresh)
 		r.schedule(&fresh)
 		r.remember(&fresh.heard, h, false, &fresh)
 		r.passOn(&fresh)
+		return
+	}
+	r.update(s, fresh, h)
+}
+
+// update is a Path of an LSP that is here, and goes on as before.
+func (r *Router) update(s *lsp, fresh lsp, h heard) {
+	p, in := fresh.path, fresh.in
+	if size := s.resv.size() + p.size(); size > s.stored && !r.room(s, size) {
+		r.pathErr(in, p.hop.Addr, p, message.ErrorSpec{Code: message.ProtocolError})
 		return
 	}
 	changed := s.in != in || !samePath(s.path, p)
@@ -128,6 +152,7 @@ func (r *Router) receivePath(in *link, m message.Message) {
 	r.meet(s, -1)
 	s.path, s.in, s.steps, s.expires = p, in, fresh.steps, fresh.expires
 	r.meet(s, 1)
+	r.weigh(s)
 	r.schedule(s)
 	r.remember(&s.heard, h, false, s)
 	if s.resv != nil && s.out != nil { // the holding priority may be another one
@@ -137,8 +162,12 @@ func (r *Router) receivePath(in *link, m message.Message) {
 	if changed {
 		r.passOn(s)
 	}
-	if moved && s.out != nil && s.resv != nil { // another router is before this one, and has no label yet
+	switch {
+	case s.resv == nil:
+	case moved && s.out != nil: // another router is before this one, and has no label yet
 		r.install(s)
+		r.sendResvs([]*lsp{s})
+	case p.hinted || r.recovers(place{in.Index, p.hop.Addr}): // it is the same one, and has restarted
 		r.sendResvs([]*lsp{s})
 	}
 }
@@ -182,8 +211,15 @@ func unknownAttribute(m message.Message) message.ErrorSpec {
 
 // early refuses what would be refused when the reservation comes, and the state of too many LSPs.
 func (r *Router) early(s *lsp) message.ErrorSpec {
-	if s.in != nil && r.lsps[s.key] == nil && len(r.lsps) >= r.config.MaxLSPs {
+	old, count := r.lsps[s.key], len(r.lsps)+len(r.adopted)
+	if s.kept != nil { // it is one of them
+		count--
+	}
+	if s.in != nil && (old == nil && count >= r.config.MaxLSPs || !r.room(cmp.Or(old, s), s.path.size())) {
 		return message.ErrorSpec{Code: message.ProtocolError}
+	}
+	if s.kept != nil && bytesOf(s.path.tspec.Bucket.Rate) <= s.kept.Bandwidth { // it has that already
+		return message.ErrorSpec{}
 	}
 	if s.out != nil && !s.out.admits(s.key, s.hold(bytesOf(s.path.tspec.Bucket.Rate)), s.path.priority.Setup) {
 		return message.ErrorSpec{Code: message.AdmissionFailure, Value: message.BandwidthUnavailable}
@@ -193,11 +229,34 @@ func (r *Router) early(s *lsp) message.ErrorSpec {
 
 func samePath(a, b path) bool {
 	a.ttl, b.ttl = 0, 0
+	a.hint, a.hinted, b.hint, b.hinted = 0, false, 0, false
 	return reflect.DeepEqual(a, b)
 }
 
-// routeLSP finds the next router of an LSP (RFC 3209, section 4.3.4.1), and what is left of its explicit route.
+// routeLSP finds the next router of an LSP, what is left of its explicit route, and whether its affinities allow the
+// link. There is one link for each step, so where it is not allowed there is no other one (RFC 3209, section 4.7.4).
 func (r *Router) routeLSP(s *lsp) message.ErrorSpec {
+	e := r.nextHop(s)
+	switch {
+	case e.Code != 0 || s.out == nil || s.path.allowed(s.out):
+		return e
+	case s.strict():
+		return message.ErrorSpec{Code: message.PolicyFailure}
+	}
+	return problem(message.NoRoute)
+}
+
+// allowed tells whether an LSP's affinities allow a link.
+func (p path) allowed(l *link) bool {
+	a := p.priority.Affinities
+	return a == nil || a.Allow(l.Groups)
+}
+
+// strict tells whether the route of an LSP names the next router.
+func (s *lsp) strict() bool { return len(s.steps) > 0 && !s.steps[0].Loose }
+
+// nextHop follows an explicit route (RFC 3209, section 4.3.4.1).
+func (r *Router) nextHop(s *lsp) message.ErrorSpec {
 	end := s.key.Session.End
 	if s.path.route == nil {
 		return r.routeTo(s, end, message.NoRoute)
@@ -264,9 +323,10 @@ func problem(value uint16) message.ErrorSpec {
 func (r *Router) sendPath(s *lsp) {
 	s.refresh = r.now + r.jittered()
 	defer r.schedule(s)
-	if s.path.ttl <= 1 {
+	if s.path.ttl <= 1 || r.awaits(place{s.out.Index, s.next}) {
 		return
 	}
+	r.hasten(s)
 	hop := message.Hop{Addr: s.out.Prefix.Addr(), Handle: uint32(s.out.Index)}
 	m := message.Message{Type: message.Path, TTL: s.path.ttl - 1, Objects: []message.Object{s.key.Session, hop,
 		r.timeValues()}}
@@ -280,6 +340,7 @@ func (r *Router) sendPath(s *lsp) {
 		m.Objects = append(m.Objects, message.RecordRoute{Records: append([]message.Record{
 			{Addr: s.out.Prefix.Addr()}}, s.path.record.Records...)})
 	}
+	m.Objects = append(m.Objects, r.hints(s)...)
 	r.note(false, r.number(s.out, &m), s)
 	r.send(s.out, s.next, s.key.Sender, s.key.Session.End, m)
 }
@@ -306,6 +367,7 @@ func (r *Router) add(s *lsp) {
 	r.lsps[s.key] = s
 	s.timer.lsp, s.known = s, true
 	r.meet(s, 1)
+	r.weigh(s)
 	if r.sessions[s.key.Session] == nil {
 		r.sessions[s.key.Session] = make(map[Key]*lsp)
 	}

@@ -185,7 +185,7 @@ type summaries map[place][]uint32
 
 // refreshPath refreshes what was sent downstream: by its number, if that was acknowledged.
 func (r *Router) refreshPath(s *lsp, all summaries) {
-	if !s.sent.acked {
+	if !s.sent.acked || r.unsettled(s) { // only a Path is answered by a Resv
 		r.sendPath(s)
 		return
 	}
@@ -235,6 +235,9 @@ func (r *Router) summarized(s *lsp) bool {
 
 func (r *Router) sendSummaries(all summaries) {
 	for _, p := range sortedPlaces(all) {
+		if r.awaits(p) {
+			continue
+		}
 		l := r.interfaces[p.index]
 		for ids := range slices.Chunk(all[p], summaryMax) {
 			r.send(l, p.addr, l.Prefix.Addr(), p.addr, message.Message{Type: message.Srefresh, TTL: 1,

@@ -65,7 +65,7 @@ func TestAMessageThatWasOvertakenChangesNothing(t *testing.T) {
 	if len(paths) < 2 {
 		t.Fatalf("%d Paths with a number", len(paths))
 	}
-	w.routers[1].Receive(w.now, 1, w.address(1, 0), paths[len(paths)-2])
+	w.routers[1].Receive(w.now, arrived(1, w.address(1, 0), paths[len(paths)-2]))
 	w.flush(1)
 	if rate := w.routers[1].lsps[k].path.tspec.Bucket.Rate; rate != 300 {
 		t.Errorf("the rate is %v, want 300", rate)
@@ -92,7 +92,7 @@ func TestANumberOfWhichOneLSPWasRefusedIsUnknown(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.Receive(w.now, 2, next, b)
+		r.Receive(w.now, arrived(2, next, b))
 		for _, s := range r.Take().Send {
 			answer, err := message.Decode(s.Message)
 			if err != nil {

@@ -87,7 +87,7 @@ func TestAPathThatRequiresWhatIsNotKnownIsRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := w.routers[1]
-		r.Receive(w.now, 1, w.address(1, 0), b)
+		r.Receive(w.now, arrived(1, w.address(1, 0), b))
 		var have message.ErrorSpec
 		for _, s := range r.Take().Send {
 			answer, err := message.Decode(s.Message)

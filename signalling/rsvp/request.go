@@ -16,7 +16,7 @@ type Request struct {
 	Route     []message.Step // nil: as packets to the egress are routed
 	Bandwidth uint64         // bytes a second
 	MaxPacket uint32         // bytes; 0: 1500
-	// Attribute has priorities, flags and a name. SharedStyle asks for SE.
+	// Attribute has priorities, flags, a name, and affinities if there are any. SharedStyle asks for SE.
 	Attribute message.SessionAttribute
 	Record    bool // the routers on the way
 	// Replaces is an LSP of the same session that is torn down when this one is up: make before break. Both need
@@ -31,6 +31,9 @@ const (
 )
 
 // Add sets up an LSP. The router goes on trying until it is removed.
+//
+// To give an LSP another route or bandwidth, add one with another number that Replaces it. A router that refuses the
+// new one leaves the old one as it is. To give up, remove the new one.
 func (r *Router) Add(now time.Duration, q Request) error {
 	r.advance(now)
 	k, a := q.Key, q.Attribute
@@ -44,6 +47,10 @@ func (r *Router) Add(now time.Duration, q Request) error {
 		r.lsps[q.replaced()] == nil):
 		return fmt.Errorf("add %s: LSP %d to replace is not there, or the two share no reservation", k,
 			q.Replaces)
+	}
+	if a.Affinities != nil {
+		own := *a.Affinities
+		a.Affinities = &own
 	}
 	if q.MaxPacket == 0 {
 		q.MaxPacket = defaultPacket
@@ -64,7 +71,12 @@ func (r *Router) Add(now time.Duration, q Request) error {
 	if _, err := first.Encode(); err != nil { // it would never be sent
 		return fmt.Errorf("add %s: %w", k, err)
 	}
-	if e := r.routeLSP(s); e.Code != 0 {
+	e := r.inherit(nil, s, r.routeLSP(s))
+	if e.Code != 0 && s.out != nil && !s.path.allowed(s.out) {
+		return fmt.Errorf("add %s: its affinities do not allow interface %d, which has administrative "+
+			"groups %#x", k, s.out.Index, s.out.Groups)
+	}
+	if e.Code != 0 {
 		return fmt.Errorf("add %s: %s", k, message.ErrorText(e.Code, e.Value))
 	}
 	if s.out == nil {
@@ -76,6 +88,7 @@ func (r *Router) Add(now time.Duration, q Request) error {
 			a.Setup)
 	}
 	r.add(s)
+	r.bind(s)
 	r.sendPath(s)
 	return nil
 }
@@ -89,6 +102,10 @@ var ErrNoLSP = errors.New("no such LSP begins here")
 func (r *Router) Remove(now time.Duration, k Key) error {
 	r.advance(now)
 	s := r.lsps[k]
+	if e := r.adopted[k]; e != nil && !e.HasIn {
+		r.release(e)
+		return nil
+	}
 	if s == nil || s.request == nil {
 		return fmt.Errorf("remove %s: %w", k, ErrNoLSP)
 	}
@@ -113,12 +130,7 @@ func (r *Router) up(s *lsp) {
 }
 
 // Entries is what is installed, in a fixed order.
-func (r *Router) Entries() (all []Entry) {
-	for _, s := range r.sorted(func(s *lsp) bool { return s.resv != nil }) {
-		all = append(all, s.entry())
-	}
-	return all
-}
+func (r *Router) Entries() []Entry { return r.allEntries() }
 
 // Unreserved is what LSPs of each set-up priority can still have at an interface, in bytes a second: nothing where it
 // is down.

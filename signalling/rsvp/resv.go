@@ -134,8 +134,15 @@ func (r *Router) reserve(s *lsp, v reservations, f flow) bool {
 		return false
 	}
 	old := s.resv
+	s.unsure = false
 	fresh := resv{out: f.label, flowspec: f.flowspec, style: v.style, record: f.record,
 		expires: r.now + lifetime(v.period), period: v.period, bandwidth: bytesOf(f.flowspec.Bandwidth())}
+	// A record that there is no room for is left out, as one that grew too long is (RFC 3209, section 4.4.3).
+	if old == nil || !reflect.DeepEqual(old.record, fresh.record) {
+		if size := s.size(&fresh); size > s.stored && !r.room(s, size) {
+			fresh.record = nil
+		}
+	}
 	if old != nil {
 		fresh.in, fresh.refresh, fresh.sent, fresh.heard = old.in, old.refresh, old.sent, old.heard
 		if sameResv(*old, fresh) {
@@ -146,27 +153,49 @@ func (r *Router) reserve(s *lsp, v reservations, f flow) bool {
 		}
 	}
 	h := s.holdShared(fresh.bandwidth, fresh.style == message.SharedExplicit)
-	if !s.out.admits(s.key, h, s.path.priority.Setup) {
+	has := s.kept != nil && fresh.bandwidth <= s.kept.Bandwidth // since before a restart
+	refused := !has && !s.out.admits(s.key, h, s.path.priority.Setup)
+	switch {
+	case !refused:
+	case old != nil || s.kept == nil:
 		r.refuseResv(s, v, f)
 		return false
+	default: // what was reserved before a restart stays, as it would have without one
+		fresh.reduce(s.kept.Bandwidth)
+		h.bandwidth = fresh.bandwidth
 	}
 	if old == nil && s.in != nil {
 		var ok bool
-		if fresh.in, ok = r.labels.take(); !ok {
+		if fresh.in, ok = r.givenLabel(s); !ok {
 			r.pathErr(s.in, s.path.hop.Addr, s.path, problem(message.LabelAllocation))
 			return false
 		}
 	}
 	s.resv = &fresh
 	r.schedule(s)
-	r.remember(&fresh.heard, v.heard, true, s)
+	if !refused {
+		r.remember(&fresh.heard, v.heard, true, s)
+	}
+	r.weigh(s)
 	r.hold(s, &h)
 	r.preempt(s)
 	r.install(s)
 	if old == nil && s.in == nil {
 		r.up(s)
 	}
+	if refused {
+		r.refuseResv(s, v, f)
+	}
 	return true
+}
+
+// reduce has a reservation be of less than was asked for.
+func (v *resv) reduce(bandwidth uint64) {
+	v.bandwidth = bandwidth
+	v.flowspec.Bucket.Rate = float32(bandwidth)
+	if v.flowspec.Service == message.Guaranteed {
+		v.flowspec.Reserved = v.flowspec.Bucket.Rate
+	}
 }
 
 // refuseResv tells both ends that there is not enough. What was reserved before stays.
@@ -276,6 +305,9 @@ func (r *Router) sharing(s *lsp) (group []*lsp) {
 
 func (r *Router) sendResv(group []*lsp) {
 	first := group[0]
+	if r.awaits(place{first.in.Index, first.path.hop.Addr}) {
+		return
+	}
 	m := message.Message{Type: message.Resv, TTL: ttl, Objects: []message.Object{first.key.Session,
 		first.hopUp(), r.timeValues(), first.resv.style, largest(group)}}
 	for _, s := range group {
@@ -316,8 +348,23 @@ func (s *lsp) recorded() []message.Record {
 	return records
 }
 
+// givenLabel is the label for the router before this one: that of before a restart, or a new one.
+func (r *Router) givenLabel(s *lsp) (message.Label, bool) {
+	if s.kept != nil {
+		return s.kept.In, true
+	}
+	return r.labels.take()
+}
+
 func (r *Router) install(s *lsp) {
-	r.out.Labels = append(r.out.Labels, LabelChange{Entry: s.entry()})
+	e := s.entry()
+	if s.kept != nil {
+		if *s.kept == e {
+			return
+		}
+		*s.kept = e
+	}
+	r.out.Labels = append(r.out.Labels, LabelChange{Entry: e})
 }
 
 func (s *lsp) entry() Entry {
@@ -327,6 +374,7 @@ func (s *lsp) entry() Entry {
 	}
 	if s.out != nil {
 		e.Interface, e.Bandwidth = s.out.Index, s.resv.bandwidth
+		e.Shared = s.resv.style == message.SharedExplicit
 	}
 	return e
 }
@@ -334,6 +382,7 @@ func (s *lsp) entry() Entry {
 // unreserve takes the reservation of an LSP back, and leaves its path state.
 func (r *Router) unreserve(s *lsp) {
 	if s.resv == nil {
+		r.dropKept(s)
 		return
 	}
 	r.out.Labels = append(r.out.Labels, LabelChange{Remove: true, Entry: s.entry()})
@@ -348,6 +397,7 @@ func (r *Router) unreserve(s *lsp) {
 	if s.in == nil || s.out == nil {
 		r.event(Down, s.key, message.ErrorSpec{}, nil)
 	}
-	s.resv = nil
+	s.resv, s.kept, s.unsure = nil, nil, false
+	r.weigh(s)
 	r.schedule(s)
 }

@@ -6,8 +6,8 @@
 //
 // Built: LSPs with a bandwidth along strict and loose explicit routes, or without one; soft state with jitter and
 // expiry; teardown from both ends, and from a link that is down; errors in both directions; admission by priority, and
-// pre-emption; SE style and make-before-break; RECORD_ROUTE with labels, and loops that it shows; Hello; refresh
-// reduction; authentication, but no challenge to a peer.
+// pre-emption; affinities; SE style and make-before-break; RECORD_ROUTE with labels, and loops that it shows; Hello;
+// graceful restart; refresh reduction; authentication, but no challenge to a peer.
 //
 // Not built: see docs/decisions/027.
 package rsvp
@@ -26,9 +26,13 @@ type Interface struct {
 	Index     int          // above 0
 	Prefix    netip.Prefix // the router's own address on the link, and its length
 	Bandwidth uint64       // that LSPs can reserve, in bytes a second
+	Groups    uint32       // administrative groups, a bit each (resource classes of RFC 3209)
 	// Keys authenticate messages (RFC 2747): the first signs, each is accepted; none: nothing is signed. Where a
 	// link has more than two routers, each signs by a key ID of its own: sequence numbers are followed by it.
 	Keys []message.Key
+	// GTSM is for a link on which all routers send by TTL 255 what goes from neighbour to neighbour (RFC 5082),
+	// which is all but Path and PathTear: this one does so, too, and takes nothing of it that has another TTL.
+	GTSM bool
 	Down bool // see SetLink
 }
 
@@ -50,11 +54,17 @@ type Config struct {
 	// is above 0, and another one after each restart; 0: Hellos are not answered.
 	Hello    time.Duration
 	Instance uint32
+	// Restart is how long neighbours keep the state of this router when it is silent, in whole milliseconds (RFC
+	// 3473, section 9); 0: they are not asked to. Recovery is how long Adopt keeps entries; 0: four times Refresh.
+	Restart, Recovery time.Duration
 	// Reduce sends refreshes as lists of numbers to neighbours that take them (RFC 2961).
 	Reduce bool
 	// MaxLSPs is how many LSPs a Path of another router may add up to, since a neighbour can send any number of
 	// them; 0: 100,000.
 	MaxLSPs int
+	// MaxBytes bounds the memory for what Paths and Resvs of other routers have in any length: routes, records, and
+	// objects that are passed on. Each LSP has a fixed size besides. 0: 512 MiB.
+	MaxBytes int
 	// Sequence is where sequence numbers of signed messages begin: above those of before a restart. The time in
 	// nanoseconds will do.
 	Sequence uint64
@@ -89,6 +99,7 @@ type Entry struct {
 	Interface     int        // to the next router
 	Next          netip.Addr // its address
 	Bandwidth     uint64     // bytes a second, reserved at Interface
+	Shared        bool       // it is, with the other LSPs of the session that share
 }
 
 // Output is what is to be done, each list in its order.
@@ -114,8 +125,9 @@ const (
 	Failed   = "failed"   // a router reported an error; Error has it
 	Replaced = "replaced" // make before break has torn the LSP down
 	// Of a neighbour, which is Error.Node:
-	Restarted = "restarted" // it has lost its state
-	Lost      = "lost"      // it is silent
+	Restarted  = "restarted"  // it has lost its state
+	Restarting = "restarting" // it is silent, and its state is kept for the time that it needs to restart
+	Lost       = "lost"       // it is silent, and its reservations are taken back
 )
 
 // Event is something that the owner of the ends of an LSP wants to know.
@@ -130,6 +142,7 @@ type Event struct {
 type Counters struct {
 	Malformed uint64 // not decoded, or without an object that they need
 	Foreign   uint64 // not from the neighbour that the LSP has there
+	Distant   uint64 // not from a router on the link, as the TTL shows
 	Stateless uint64 // for an LSP that is not here
 	Forged    uint64 // without a digest, or with a wrong one
 	Replayed  uint64 // with a sequence number that was seen, or is too old
@@ -157,16 +170,23 @@ type Router struct {
 	// nextTimer is the number of the last timer that was made.
 	nextTimer uint64
 	out       Output
+	stored    int // bytes, of all LSPs, see footprint.go
+	// adopted is entries of before a restart that no LSP is bound to yet; recovery is when they are removed.
+	adopted  map[Key]*Entry
+	recovery timer
 }
 
 const (
 	defaultRefresh = 30 * time.Second
 	defaultMaxLSPs = 100_000
+	defaultBytes   = 512 << 20
 	multiplier     = 3 // K: of so many refreshes, one has to come
 	maxPeriod      = time.Hour
 	ttl            = 255
 	firstLabel     = 16 // those below are reserved
 	neverPreempts  = 7
+	// recoveryPeriods is how many periods of refreshes a router has to recover, if it is not told.
+	recoveryPeriods = 4
 )
 
 // New makes a router without LSPs.
@@ -176,6 +196,12 @@ func New(c Config) (*Router, error) {
 	}
 	if c.MaxLSPs == 0 {
 		c.MaxLSPs = defaultMaxLSPs
+	}
+	if c.MaxBytes == 0 {
+		c.MaxBytes = defaultBytes
+	}
+	if c.Recovery == 0 {
+		c.Recovery = recoveryPeriods * c.Refresh
 	}
 	if c.LastLabel == 0 {
 		c.FirstLabel, c.LastLabel = firstLabel, message.MaxLabel
@@ -187,6 +213,9 @@ func New(c Config) (*Router, error) {
 		return nil, errors.New("new RSVP router: Hellos without an instance")
 	case c.Refresh < time.Millisecond || c.Refresh > maxPeriod:
 		return nil, fmt.Errorf("new RSVP router: a refresh period of %s; 1 ms to %s", c.Refresh, maxPeriod)
+	case c.Restart < 0 || c.Restart > maxPeriod || c.Recovery < 0 || c.Recovery > 2*recoveryPeriods*maxPeriod:
+		return nil, fmt.Errorf("new RSVP router: %s to restart and %s to recover; up to %s and %s", c.Restart,
+			c.Recovery, maxPeriod, 2*recoveryPeriods*maxPeriod)
 	case c.Egress > OwnLabel:
 		return nil, fmt.Errorf("new RSVP router: a last label of kind %d", c.Egress)
 	case c.FirstLabel < firstLabel || c.LastLabel > message.MaxLabel || c.FirstLabel > c.LastLabel:
@@ -198,7 +227,7 @@ func New(c Config) (*Router, error) {
 		sessions: make(map[message.Session]map[Key]*lsp), labels: newLabels(c.FirstLabel, c.LastLabel),
 		neighbours: make(map[place]*neighbour), sequence: c.Sequence,
 		epoch: uint32(c.Random()) & epochMask, sentIDs: make(map[uint32]numbered),
-		heardIDs: make(map[heard]numbered)}
+		heardIDs: make(map[heard]numbered), adopted: make(map[Key]*Entry)}
 	for _, i := range c.Interfaces {
 		if i.Index <= 0 || !i.Prefix.IsValid() || r.interfaces[i.Index] != nil {
 			return nil, fmt.Errorf("new RSVP router: interface %d with %s: wrong, or twice", i.Index,
@@ -218,15 +247,27 @@ func (r *Router) Take() Output {
 	return out
 }
 
-// Receive takes a message that came by an interface, in a packet with a source address.
-func (r *Router) Receive(now time.Duration, index int, from netip.Addr, b []byte) {
+// Packet is an IP packet with a message of RSVP.
+type Packet struct {
+	Interface int // by which it came
+	Source    netip.Addr
+	TTL       uint8 // with which it came
+	Message   []byte
+}
+
+// Receive takes a message that came.
+func (r *Router) Receive(now time.Duration, p Packet) {
 	r.advance(now)
-	in := r.interfaces[index]
+	in, from := r.interfaces[p.Interface], p.Source
 	if in == nil || in.Down {
 		return
 	}
-	m, err := r.decode(in, b)
+	m, err := r.decode(in, p.Message)
 	if errors.Is(err, errUnauthentic) {
+		return
+	}
+	if in.distant(m, p.TTL) {
+		r.Counters.Distant++
 		return
 	}
 	if err != nil {
@@ -323,6 +364,9 @@ func (r *Router) send(l *link, next netip.Addr, source, dest netip.Addr, m messa
 		return
 	}
 	m.TTL = max(m.TTL, 1)
+	if l.GTSM && adjacent(m.Type) {
+		m.TTL = ttl
+	}
 	if r.config.Reduce {
 		m.Flags |= message.RefreshReduction
 	}

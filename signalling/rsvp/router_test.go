@@ -246,7 +246,7 @@ func TestMessagesOfOthersChangeNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := w.routers[1].Counters.Foreign
-		w.routers[1].Receive(w.now, 3, hop.Addr, b)
+		w.routers[1].Receive(w.now, arrived(3, hop.Addr, b))
 		w.flush(1)
 		if got := w.routers[1].Counters.Foreign; got != before+1 {
 			t.Errorf("%s: counted %d times", m.Type, got-before)
@@ -269,7 +269,7 @@ func TestAPathWithAnUnknownObjectIsAnswered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.routers[1].Receive(w.now, 1, w.address(1, 0), b)
+	w.routers[1].Receive(w.now, arrived(1, w.address(1, 0), b))
 	out := w.routers[1].Take()
 	if len(out.Send) != 1 {
 		t.Fatalf("%+v", out)
@@ -323,7 +323,7 @@ func TestAPathFromAnAddressOffTheLinkIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.routers[1].Receive(w.now, 1, w.address(1, 0), b)
+	w.routers[1].Receive(w.now, arrived(1, w.address(1, 0), b))
 	if n := w.routers[1]; n.Counters.Foreign != 1 || len(n.lsps) > 0 || len(n.Take().Send) > 0 {
 		t.Errorf("%+v", n.Counters)
 	}

@@ -27,6 +27,10 @@ func (r *Router) receivePathTear(in *link, m message.Message) {
 		r.Counters.Malformed++
 		return
 	}
+	if e := r.adopted[k]; e != nil && e.HasIn && e.From == in.Index { // no Path has come since a restart
+		r.release(e)
+		return
+	}
 	if s := r.upstream(k, in, hop.Addr); s != nil {
 		r.remove(s, false, true)
 	}
@@ -144,6 +148,7 @@ func (r *Router) remove(s *lsp, up, down bool) {
 		r.pathTear(s)
 	}
 	r.unreserve(s)
+	r.store(s, 0)
 	r.stop(&s.timer)
 	r.meet(s, -1)
 	delete(r.sentIDs, s.sent.id)

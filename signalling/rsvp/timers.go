@@ -7,7 +7,7 @@ import (
 )
 
 // timer has an LSP or a neighbour looked at when the first thing is due that it waits for. It is in the heap exactly
-// while its owner is known.
+// while its owner is known. One without an owner is that of recovery, see Adopt.
 type timer struct {
 	at        time.Duration // the router's time; never: nothing is due
 	place     int           // in the heap, from 1; 0: not there
@@ -64,11 +64,14 @@ func (r *Router) Tick(now time.Duration) {
 	var due []*lsp
 	for len(r.timers) > 0 && r.timers[0].at <= r.now {
 		t := heap.Pop(&r.timers).(*timer)
-		if t.neighbour != nil {
+		switch {
+		case t.neighbour != nil:
 			r.tickNeighbour(t.neighbour)
-			continue
+		case t.lsp != nil:
+			due = append(due, t.lsp)
+		default:
+			r.recovered()
 		}
-		due = append(due, t.lsp)
 	}
 	var resvs []*lsp
 	all := summaries{}

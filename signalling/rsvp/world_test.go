@@ -47,6 +47,9 @@ type node struct {
 	installed map[Key]Entry
 	events    []Event
 	left      map[int]Bandwidth
+	// Of graceful restart: dead takes no input; nameless are entries that were adopted without an LSP, by label.
+	dead     bool
+	nameless map[message.Label]Entry
 }
 
 type flight struct {
@@ -82,7 +85,7 @@ func newWorld(t testing.TB, seed uint64, n int, bandwidth uint64, pairs ...[2]in
 		configs[i] = Config{ID: idOf(i), Refresh: testRefresh, Random: w.random.Uint64, FirstLabel: 16,
 			LastLabel: 1015}
 		w.routers = append(w.routers, &node{wanted: map[Key]Request{}, peers: map[int]end{},
-			installed: map[Key]Entry{}})
+			installed: map[Key]Entry{}, nameless: map[message.Label]Entry{}})
 	}
 	for i, pair := range pairs {
 		var ends [2]end
@@ -143,13 +146,25 @@ func (w *world) reduce() {
 // start makes a router without state; its owner asks it again for what was wanted.
 func (w *world) start(i int) {
 	n := w.routers[i]
+	n.installed, n.nameless = map[Key]Entry{}, map[message.Label]Entry{}
+	w.renew(n)
+	w.ask(i)
+}
+
+// renew makes the value of a router again, without state.
+func (w *world) renew(n *node) {
 	n.config.Sequence += 1 << 32 // as a clock would
 	n.config.Instance++
 	r, err := New(n.config)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	n.Router, n.installed, n.events, n.left = r, map[Key]Entry{}, nil, map[int]Bandwidth{}
+	n.Router, n.events, n.left, n.dead = r, nil, map[int]Bandwidth{}, false
+}
+
+// ask has a router's owner ask for what was wanted.
+func (w *world) ask(i int) {
+	n := w.routers[i]
 	for _, k := range sortedKeys(n.wanted) {
 		_ = n.Add(w.at(n), n.wanted[k]) // what is refused now is asked for again by retry
 	}
@@ -190,6 +205,9 @@ func (w *world) request(tunnel, number uint16, bandwidth uint64, way ...int) Req
 
 func (w *world) add(router int, q Request) error {
 	w.routers[router].wanted[q.Key] = q
+	if w.routers[router].dead {
+		return nil
+	}
 	err := w.routers[router].Add(w.at(w.routers[router]), q)
 	w.flush(router)
 	return err
@@ -197,6 +215,9 @@ func (w *world) add(router int, q Request) error {
 
 func (w *world) removeLSP(router int, k Key) {
 	delete(w.routers[router].wanted, k)
+	if w.routers[router].dead {
+		return
+	}
 	_ = w.routers[router].Remove(w.at(w.routers[router]), k) // refused before, it is not there
 	w.flush(router)
 }
@@ -206,13 +227,8 @@ func (w *world) flush(i int) {
 	n := w.routers[i]
 	out := n.Take()
 	for _, c := range out.Labels {
-		if _, had := n.installed[c.Entry.Key]; c.Remove && !had {
+		if !n.change(c) {
 			w.t.Fatalf("router %d removes what is not installed: %+v", i, c.Entry)
-		}
-		if c.Remove {
-			delete(n.installed, c.Entry.Key)
-		} else {
-			n.installed[c.Entry.Key] = c.Entry
 		}
 	}
 	for _, e := range out.Events {
@@ -261,8 +277,10 @@ func (w *world) run(d time.Duration) {
 		}
 		w.now = next
 		for i, n := range w.routers {
-			w.retry(n)
-			w.flush(i)
+			if !n.dead {
+				w.retry(n)
+				w.flush(i)
+			}
 		}
 	}
 }
@@ -272,7 +290,7 @@ func (w *world) run(d time.Duration) {
 func (w *world) step(until time.Duration) bool {
 	first, at := -1, until
 	for i, n := range w.routers {
-		if next, ok := n.Next(); ok && next-n.clock < at {
+		if next, ok := n.Next(); ok && !n.dead && next-n.clock < at {
 			first, at = i, next-n.clock
 		}
 	}
@@ -281,7 +299,10 @@ func (w *world) step(until time.Duration) bool {
 		w.now = max(w.now, f.at)
 		w.messages++
 		n := w.routers[f.to.router]
-		n.Receive(w.at(n), f.to.index, f.from, f.bytes)
+		if n.dead {
+			return true
+		}
+		n.Receive(w.at(n), arrived(f.to.index, f.from, f.bytes))
 		w.flush(f.to.router)
 		return true
 	}
@@ -298,10 +319,22 @@ func (w *world) step(until time.Duration) bool {
 	return true
 }
 
+// arrived is a message that comes straight from a neighbour, by the TTL that it says it was sent with.
+func arrived(index int, from netip.Addr, b []byte) Packet {
+	p := Packet{Interface: index, Source: from, Message: b}
+	if len(b) > 4 {
+		p.TTL = b[4]
+	}
+	return p
+}
+
 // setLink has a router see that its side of a link is up or down.
 func (w *world) setLink(e end, up bool) {
 	n := w.routers[e.router]
 	n.config.Interfaces[e.index-1].Down = !up
+	if n.dead {
+		return
+	}
 	n.SetLink(w.at(n), e.index, up)
 	w.flush(e.router)
 }
@@ -310,6 +343,9 @@ func (w *world) setLink(e end, up bool) {
 func (w *world) jump(i int, clock time.Duration) {
 	n := w.routers[i]
 	n.clock = clock
+	if n.dead {
+		return
+	}
 	n.Tick(w.at(n))
 	w.flush(i)
 }

@@ -104,8 +104,7 @@ func (s *search) prune() {
 			s.refused[i] = excludedLink
 		case slices.ContainsFunc(l.SRLGs, func(g uint32) bool { return groups[g] }):
 			s.refused[i] = sharedRisk
-		case l.Groups&a.ExcludeAny != 0 || a.IncludeAny != 0 && l.Groups&a.IncludeAny == 0 ||
-			l.Groups&a.IncludeAll != a.IncludeAll:
+		case !a.Allow(l.Groups):
 			s.refused[i] = wrongGroups
 		case s.unreserved(int32(i)) < s.want:
 			s.refused[i] = tooLittle

@@ -49,7 +49,8 @@ func (w world) signal(t *testing.T, p te.Path, q te.Request) (map[int]uint64, ma
 			for _, s := range out.Send {
 				quiet = false
 				to := peers[place{i, s.Interface}]
-				routers[to.router].Receive(time.Second, s.Interface, s.Source, s.Message)
+				routers[to.router].Receive(time.Second, rsvp.Packet{Interface: s.Interface,
+					Source: s.Source, TTL: s.Message[4], Message: s.Message})
 			}
 			for _, l := range out.Labels {
 				reserved[i] = l.Entry.Bandwidth

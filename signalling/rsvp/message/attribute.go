@@ -9,8 +9,14 @@ const (
 	WantNodeBackup      = 16
 )
 
-// Affinities are bits that links must have or must not have.
+// Affinities are administrative groups, a bit each, that links must have or must not have.
 type Affinities struct{ ExcludeAny, IncludeAny, IncludeAll uint32 }
+
+// Allow tells whether an LSP may go by a link with administrative groups (RFC 3209, section 4.7.4).
+func (a Affinities) Allow(groups uint32) bool {
+	return groups&a.ExcludeAny == 0 && (a.IncludeAny == 0 || groups&a.IncludeAny != 0) &&
+		groups&a.IncludeAll == a.IncludeAll
+}
 
 // SessionAttribute has an LSP's priorities: 0 is the highest, 7 the lowest.
 type SessionAttribute struct {

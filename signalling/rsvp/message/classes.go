@@ -33,6 +33,7 @@ const (
 	classRecoveryLabel      = 34
 	classDetour             = 63
 	classRequiredAttributes = 67
+	classSuggestedLabel     = 129
 	classRestartCap         = 131
 	classCapability         = 134
 	classAttributes         = 197
@@ -77,6 +78,7 @@ func init() {
 		classRecoveryLabel:      {"RECOVERY_LABEL", types{1: readRecoveryLabel}},
 		classDetour:             {"DETOUR", types{7: readDetour((*reader).v4), 8: readDetour((*reader).v6)}},
 		classRequiredAttributes: {"LSP_REQUIRED_ATTRIBUTES", types{1: readRequiredAttributes}},
+		classSuggestedLabel:     {"SUGGESTED_LABEL", types{1: readSuggestedLabel}},
 		classRestartCap:         {"RESTART_CAP", types{1: readRestartCap}},
 		classCapability:         {"CAPABILITY", types{1: readCapability}},
 		classAttributes:         {"LSP_ATTRIBUTES", types{1: readAttributes}},

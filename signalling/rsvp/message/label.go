@@ -35,6 +35,14 @@ func readRecoveryLabel(r *reader) Object { return RecoveryLabel(readLabel(r).(La
 func (RecoveryLabel) kind() Kind         { return Kind{classRecoveryLabel, 1} }
 func (l RecoveryLabel) write(w *writer)  { Label(l).write(w) }
 
+// SuggestedLabel is the label by which the sender of a Path would send packets (RFC 3473, section 2.5): after its
+// restart, the one that it goes on sending by.
+type SuggestedLabel uint32
+
+func readSuggestedLabel(r *reader) Object { return SuggestedLabel(readLabel(r).(Label)) }
+func (SuggestedLabel) kind() Kind         { return Kind{classSuggestedLabel, 1} }
+func (l SuggestedLabel) write(w *writer)  { Label(l).write(w) }
+
 // LabelRequest asks for a label for packets of a protocol.
 type LabelRequest struct{ EtherType uint16 }
 

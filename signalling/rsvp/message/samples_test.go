@@ -53,7 +53,7 @@ func samples() map[string]message.Message {
 			message.Attributes{TLVs: []message.TLV{
 				{Type: 1, Value: []byte{0, 0, 0, 1}}}}, message.RequiredAttributes{TLVs: []message.TLV{
 				{Type: 1, Value: []byte{0, 0, 0, 2}}}}, template, message.SenderTspec{Bucket: bucket},
-			adspec, record,
+			adspec, record, message.SuggestedLabel(19),
 			message.Detour{Pairs: []message.DetourPair{{PLR: ingress, Avoid: egress}}}),
 		"path6": m(message.Path, session6, hop6, message.TimeValues{Milliseconds: 30000},
 			message.LabelRequest{EtherType: 0x86dd}, message.SessionAttribute{Setup: 7,

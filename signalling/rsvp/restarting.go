@@ -1,0 +1,102 @@
+package rsvp
+
+import (
+	"time"
+
+	"github.com/pergola-net/pergola/signalling/rsvp/message"
+)
+
+// A neighbour that restarts (RFC 3473, section 9.5):
+//
+//	heard --silent--> awaited --the same instance--> heard
+//	                     |------another instance---> recovering --its recovery time--> heard
+//	                     '------its restart time---> lost
+//	heard --another instance--> recovering, or without recovery time heard
+//
+// While it is awaited, nothing is sent to it but Hellos, and what is shared with it does not expire. While it recovers,
+// Paths to it have its label (Recovery_Label), and one from it is answered by the Resv at once.
+
+// bounded is a time that a neighbour asks for, within what it can have: also "any time" (0xffffffff) ends.
+func bounded(milliseconds uint32) time.Duration {
+	return min(time.Duration(milliseconds)*time.Millisecond, maxPeriod)
+}
+
+// awaited tells whether a neighbour is silent, and its state is kept.
+func (n *neighbour) awaited() bool { return n.before != 0 }
+
+// recovers tells whether a neighbour that has restarted is getting its state back.
+func (n *neighbour) recovers(now time.Duration) bool { return !n.awaited() && n.until > now }
+
+// awaits tells whether nothing is sent to a neighbour because it is to come back.
+func (r *Router) awaits(p place) bool {
+	n := r.neighbours[p]
+	return n != nil && n.awaited()
+}
+
+func (r *Router) recovers(p place) bool {
+	n := r.neighbours[p]
+	return n != nil && n.recovers(r.now)
+}
+
+// silence begins to wait for a neighbour of which nothing is heard any more, or gives it up.
+func (r *Router) silence(n *neighbour) {
+	restart := bounded(n.cap.Restart)
+	n.before, n.instance = n.instance, 0
+	if restart == 0 {
+		r.giveUp(n)
+		return
+	}
+	n.until = r.now + restart
+	r.event(Restarting, Key{}, message.ErrorSpec{Node: n.place.addr}, nil)
+	r.keep(n.place, n.until)
+}
+
+func (r *Router) giveUp(n *neighbour) {
+	n.before, n.until = 0, 0
+	r.event(Lost, Key{}, message.ErrorSpec{Node: n.place.addr}, nil)
+	r.abandon(n.place)
+}
+
+// keep has what is shared with a neighbour live until a time at least.
+func (r *Router) keep(p place, until time.Duration) {
+	for _, s := range r.lsps {
+		if s.comesFrom(p) {
+			s.expires = max(s.expires, until)
+		}
+		if s.goesTo(p) && s.resv != nil {
+			s.resv.expires = max(s.resv.expires, until)
+		}
+		r.schedule(s)
+	}
+}
+
+// returned is what a Hello with an instance means for a neighbour's state.
+func (r *Router) returned(n *neighbour, instance uint32, c message.RestartCap) {
+	before, awaited := n.instance, n.awaited()
+	if awaited {
+		before = n.before
+	}
+	n.cap, n.before = c, 0
+	switch {
+	case before != 0 && before != instance:
+		n.recovery = bounded(c.Recovery)
+		n.until = r.now + n.recovery
+		r.event(Restarted, Key{}, message.ErrorSpec{Node: n.place.addr}, nil)
+		if n.recovery > 0 {
+			r.keep(n.place, n.until)
+		}
+		r.resend(n)
+	case awaited: // it has heard nothing for a while, but knows all
+		n.until = 0
+		r.resend(n)
+	}
+}
+
+// restartCap is how long this router takes to restart and to recover.
+func (r *Router) restartCap() []message.Object {
+	if r.config.Restart == 0 {
+		return nil
+	}
+	return []message.Object{message.RestartCap{Restart: uint32(r.config.Restart / time.Millisecond),
+		Recovery: uint32(r.recoveryLeft() / time.Millisecond)}}
+}
