@@ -131,6 +131,12 @@ func (s *Speaker) rouse() {
 	}
 }
 
+// Adopt takes over the entries that an earlier speaker has installed, see rsvp.Router.Adopt. It is called before Run.
+func (s *Speaker) Adopt(entries []rsvp.Entry) (err error) {
+	broken := s.do(func(now time.Duration) { err = s.router.Adopt(now, entries) })
+	return errors.Join(err, broken)
+}
+
 // Add sets up an LSP that begins here, see rsvp.Router.Add.
 func (s *Speaker) Add(q rsvp.Request) (err error) {
 	broken := s.do(func(now time.Duration) { err = s.router.Add(now, q) })

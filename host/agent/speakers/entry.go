@@ -2,6 +2,7 @@ package speakers
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/pergola-net/pergola/datapath"
 	"github.com/pergola-net/pergola/host/agent/labels"
@@ -10,69 +11,107 @@ import (
 	"github.com/pergola-net/pergola/signalling/rsvp/message"
 )
 
-// Labels that are given by RSVP-TE. A speaker gives those of one half, and the speaker after it those of the other, so
-// that what the first has installed leads on until the neighbours know the new labels.
+// Labels that are given by RSVP-TE.
 const (
 	firstLabel = slice.LastStatic + 1
-	middle     = (firstLabel + datapath.LastLabel) / 2
+	lastLabel  = datapath.LastLabel
 )
-
-// bounds are the labels of a half.
-func bounds(upper bool) (first, last message.Label) {
-	if upper {
-		return middle + 1, datapath.LastLabel
-	}
-	return firstLabel, middle
-}
-
-// isUpper tells of which half an entry is.
-func isUpper(k labels.Key) bool { return !k.FTN && k.Number > middle }
 
 // ftnOf is the number by which routes name the first labels of an LSP. All that are set up for it, one after the other,
 // have it, so that frames change from one to the next at once.
 func ftnOf(id uint32) uint32 { return slice.LastStaticFTN + id }
 
-// entry gives what is written for an entry of the router's tables. none: nothing is, for packets come without a label
+// key names what is written for an entry of the router's tables. false: nothing is, for packets come without a label
 // and are looked at as any others.
-func (r *Router) entry(e rsvp.Entry) (k labels.Key, is datapath.NHLFE, none bool, err error) {
+func (r *Router) key(e rsvp.Entry) (k labels.Key, ok bool) {
+	switch e.Operation() {
+	case rsvp.Push, rsvp.Plain:
+		return labels.Key{Space: r.Space, Number: ftnOf(uint32(e.Key.Session.Tunnel)), FTN: true}, true
+	case rsvp.Nothing:
+		return k, false
+	case rsvp.Swap, rsvp.Pop, rsvp.Deliver:
+	}
+	return labels.Key{Space: r.Space, Number: uint32(e.In)}, true
+}
+
+// entry gives what is written for an entry that has a key.
+func (r *Router) entry(e rsvp.Entry) (is datapath.NHLFE, err error) {
 	is = datapath.NHLFE{Uniform: true, KeepClass: true, TTL: 255}
 	if l := r.lsp(e.Key); l != nil && l.TTL == slice.Pipe {
 		is.Uniform = false
 	}
 	does := e.Operation()
-	k = labels.Key{Space: r.Space, Number: uint32(e.In)}
-	switch does {
-	case rsvp.Nothing:
-		return k, is, true, nil
-	case rsvp.Push:
-		k = labels.Key{Space: r.Space, Number: ftnOf(uint32(e.Key.Session.Tunnel)), FTN: true}
-	case rsvp.Swap, rsvp.Pop, rsvp.Deliver:
-	case rsvp.Plain: // the egress is the next router, and of another make: it wants no label
-		return k, is, false, fmt.Errorf("%s: the egress wants packets without a label", e.Key)
+	if does == rsvp.Plain { // the egress is the next router, and of another make
+		return is, fmt.Errorf("%s: the egress wants packets without a label", e.Key)
 	}
 	if e.HasIn {
 		from, ok := r.Interfaces[e.From]
 		if !ok {
-			return k, is, false, fmt.Errorf("%s: no interface %d to come by", e.Key, e.From)
+			return is, fmt.Errorf("%s: no interface %d to come by", e.Key, e.From)
 		}
 		is.In = from.Port
 	}
 	if does == rsvp.Deliver {
 		is.Pop, is.TTL = true, 0
-		return k, is, false, nil
+		return is, nil
 	}
 	to, ok := r.Interfaces[e.Interface]
 	if !ok {
-		return k, is, false, fmt.Errorf("%s: no interface %d to leave by", e.Key, e.Interface)
+		return is, fmt.Errorf("%s: no interface %d to leave by", e.Key, e.Interface)
 	}
 	is.Port = to.Port
 	if is.MAC, ok = to.Neighbours[e.Next]; !ok {
-		return k, is, false, fmt.Errorf("%s: no router with %s at %s", e.Key, e.Next, to.Name)
+		return is, fmt.Errorf("%s: no router with %s at %s", e.Key, e.Next, to.Name)
 	}
 	if does != rsvp.Pop {
 		is.Push = []datapath.Label{{Label: uint32(e.Out)}}
 	}
-	return k, is, false, nil
+	return is, nil
+}
+
+// adopted reads an entry that an earlier speaker has installed. false: it does not fit to the router, as it is now. Of
+// which LSP it is, is known where the LSP begins; elsewhere the neighbours say it.
+func (r *Router) adopted(k labels.Key, is datapath.NHLFE) (e rsvp.Entry, ok bool) {
+	if k.FTN {
+		i := slices.IndexFunc(r.LSPs, func(l *slice.LSP) bool { return ftnOf(l.ID) == k.Number })
+		if i < 0 {
+			return e, false
+		}
+		session, known := sessionOf(r.Network, r.LSPs[i])
+		if !known {
+			return e, false
+		}
+		e.Key = rsvp.Key{Session: session, Sender: r.ID, LSP: lspID(r.LSPs[i].Signal.Number, 0)}
+		e.Shared = true
+	} else {
+		e.HasIn, e.In = true, message.Label(k.Number)
+		if e.From = r.indexOf(is.In); e.From == 0 {
+			return e, false
+		}
+	}
+	if is.Pop {
+		return e, e.HasIn
+	}
+	e.HasOut, e.Out, e.Interface = true, message.ImplicitNull, r.indexOf(is.Port)
+	if len(is.Push) > 0 {
+		e.Out = message.Label(is.Push[0].Label)
+	}
+	for a, mac := range r.Interfaces[e.Interface].Neighbours {
+		if mac == is.MAC {
+			e.Next = a
+		}
+	}
+	return e, len(is.Push) < 2 && e.Next.IsValid()
+}
+
+// indexOf gives the ifindex in the router of the interface with a port; 0: there is none.
+func (r *Router) indexOf(port int) int {
+	for index, is := range r.Interfaces {
+		if is.Port == port {
+			return index
+		}
+	}
+	return 0
 }
 
 // lsp finds the network's LSP of a key; nil: it is none of them.

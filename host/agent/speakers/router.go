@@ -42,8 +42,8 @@ func (s *Speakers) newRouter(id sliver.ID, want *Router) (r *router, err error) 
 	defer func() { err = errors.Join(err, ns.Close()) }()
 	now := time.Now()
 	config := rsvp.Config{ID: want.ID, Random: rand.Uint64, Refresh: refresh, Egress: rsvp.OwnLabel, Hello: hello,
-		Instance: max(uint32(now.Unix()), 1), Reduce: true, Sequence: uint64(now.UnixNano())}
-	config.FirstLabel, config.LastLabel = bounds(s.half(want.Space))
+		Instance: max(uint32(now.UnixMilli()), 1), Restart: restart, Reduce: true,
+		Sequence: uint64(now.UnixNano()), FirstLabel: firstLabel, LastLabel: lastLabel}
 	for index, is := range want.Interfaces {
 		config.Interfaces = append(config.Interfaces, rsvp.Interface{Index: index, Prefix: is.Prefix,
 			Bandwidth: bytesPerSecond(is.Bandwidth), Down: is.Down})
@@ -52,6 +52,9 @@ func (s *Speakers) newRouter(id sliver.ID, want *Router) (r *router, err error) 
 		Bandwidth: r.bandwidth, Failed: r.unsent})
 	if err != nil {
 		return nil, err
+	}
+	if err := r.speaker.Adopt(s.adopt(r, want)); err != nil {
+		s.log.Error("take over the labels of an earlier RSVP speaker", "router", id.String(), "error", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	r.cancel = cancel

@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pergola-net/pergola/datapath"
 	"github.com/pergola-net/pergola/datapath/mirror"
 	"github.com/pergola-net/pergola/host/agent/labels"
 	"github.com/pergola-net/pergola/host/agent/machine"
@@ -48,19 +49,18 @@ type bandwidths map[string][te.Priorities]uint64
 
 // owner is who has installed an entry.
 type owner struct {
-	router *router // nil: an earlier speaker
+	router *router // nil: a speaker that has ended
 	key    rsvp.Key
-	until  time.Time // of an earlier speaker's: when nobody uses it any more
-	ends   bool      // it is removed when no frames are led to it
+	entry  datapath.NHLFE
+	ends   bool // it is removed when no frames are led to it
 }
 
 const (
 	refresh = 30 * time.Second // RFC 2205, section 3.7, has this as the default
-	// lifetime is how long neighbours keep state without a refresh (RFC 2205, section 3.7: 3.5 times 1.5 times as
-	// long).
-	lifetime = refresh * 21 / 4
-	hello    = 3 * time.Second
-	retry    = time.Second
+	// restart is how long neighbours on other hosts keep the LSPs of a router whose server does not run.
+	restart = 10 * time.Minute
+	hello   = 3 * time.Second
+	retry   = time.Second
 )
 
 // New gives speakers of no router. wake asks for a pass.
@@ -76,7 +76,7 @@ func (s *Speakers) Sync(path machine.DataPath, want map[sliver.ID]*Router) {
 	}
 	for id, r := range s.running {
 		if to := want[id]; to == nil || !r.fits(to) || r.ended() {
-			s.stop(r, to != nil)
+			s.stop(r)
 		}
 	}
 	again := false
@@ -119,14 +119,14 @@ func (s *Speakers) open(path machine.DataPath) bool {
 	if path == nil {
 		return false
 	}
-	entries, until := map[labels.Key]owner{}, time.Now().Add(lifetime)
+	entries := map[labels.Key]owner{}
 	for e, err := range path.AllLabels() {
 		if err != nil {
 			s.log.Error("read labels", "error", err)
 			return false
 		}
 		if k := (labels.Key{Space: e.Space, Number: e.Number, FTN: e.FTN}); !k.IsStatic() {
-			entries[k] = owner{until: until}
+			entries[k] = owner{entry: e.NHLFE}
 		}
 	}
 	s.path, s.entries = path, entries
@@ -150,8 +150,8 @@ func (s *Speakers) start(id sliver.ID, want *Router) *router {
 	return r
 }
 
-// stop ends a router's speaker. stays: the router does, and its labels lead on.
-func (s *Speakers) stop(r *router, stays bool) {
+// stop ends a router's speaker. Its labels lead on.
+func (s *Speakers) stop(r *router) {
 	if err := r.stop(); err != nil {
 		s.log.Error("RSVP speaker", "router", r.id.String(), "error", err)
 	}
@@ -160,35 +160,35 @@ func (s *Speakers) stop(r *router, stays bool) {
 	defer s.mu.Unlock()
 	delete(s.known, r.id)
 	delete(s.free, r.id)
-	until := time.Now()
-	if stays {
-		until = until.Add(lifetime)
-	}
 	for k, o := range s.entries {
 		if o.router == r {
-			s.entries[k] = owner{until: until, ends: o.ends}
+			o.router = nil
+			s.entries[k] = o
 		}
 	}
 }
 
-// half chooses the labels that a speaker gives: those of the half where fewer are installed. These few are removed.
-func (s *Speakers) half(space uint32) (upper bool) {
+// adopt gives a router's new speaker the entries of an earlier one, and removes those that do not fit any more.
+func (s *Speakers) adopt(r *router, want *Router) (all []rsvp.Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var count [2]int
-	at := map[bool]int{true: 1}
-	for k := range s.entries {
-		if k.Space == space && !k.FTN {
-			count[at[isUpper(k)]]++
+	for k, o := range s.entries {
+		if k.Space != want.Space {
+			continue
 		}
-	}
-	upper = count[1] < count[0]
-	for k := range s.entries {
-		if k.Space == space && !k.FTN && isUpper(k) == upper {
+		e, ok := want.adopted(k, o.entry)
+		switch {
+		case ok && !o.ends:
+			all = append(all, e)
+			s.entries[k] = owner{router: r, key: e.Key, entry: o.entry}
+		case k.FTN: // routes may lead to it
+			o.ends, o.router = true, r
+			s.entries[k] = o
+		default:
 			s.removeLocked(k)
 		}
 	}
-	return upper
+	return all
 }
 
 // Steer adds to what the mirror is to have of routers: their label spaces, and which routes lead to LSPs.
@@ -218,13 +218,13 @@ func (s *Speakers) Steer(want map[sliver.ID]*Router, routers map[sliver.ID]mirro
 func (s *Speakers) Prune(want map[sliver.ID]*Router) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now, spaces := time.Now(), map[uint32]*Router{}
+	spaces := map[uint32]*Router{}
 	for _, r := range want {
 		spaces[r.Space] = r
 	}
 	for k, o := range s.entries {
 		r := spaces[k.Space]
-		if o.ends || r == nil || k.FTN && !r.begins(k.Number) || o.router == nil && now.After(o.until) {
+		if o.ends || r == nil || k.FTN && !r.begins(k.Number) {
 			s.removeLocked(k)
 		}
 	}
@@ -248,28 +248,34 @@ func (s *Speakers) removeLocked(k labels.Key) {
 
 // install writes an entry of a router, or removes it.
 func (s *Speakers) install(r *router, want *Router, c rsvp.LabelChange) error {
-	k, e, none, err := want.entry(c.Entry)
-	if err != nil || none {
-		return err
+	k, ok := want.key(c.Entry)
+	if !ok {
+		return nil
+	}
+	is := owner{router: r, key: c.Entry.Key}
+	if !c.Remove {
+		var err error
+		if is.entry, err = want.entry(c.Entry); err != nil {
+			return err
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	is := owner{router: r, key: c.Entry.Key}
 	switch was, there := s.entries[k]; {
 	case s.path == nil:
 		return machine.ErrNoNetwork
 	case !c.Remove:
-		if err := labels.Put(s.path, k, e); err != nil {
+		if err := labels.Put(s.path, k, is.entry); err != nil {
 			return err
 		}
 		if !there || was.ends {
 			defer s.wake() // for what leads to it
 		}
 		s.entries[k] = is
-	case !there || was != is: // another LSP of the tunnel has it by now
+	case !there || was.router != r || k.FTN && was.key != is.key: // another LSP of the tunnel has it by now
 	case k.FTN: // routes lead to it
-		is.ends = true
-		s.entries[k] = is
+		was.ends = true
+		s.entries[k] = was
 		s.wake()
 	default:
 		s.removeLocked(k)
@@ -307,7 +313,7 @@ func (s *Speakers) setUnreserved(id sliver.ID, iface string, is [te.Priorities]u
 // Close ends all speakers. Labels stay: they lead on without them.
 func (s *Speakers) Close() {
 	for _, r := range s.running {
-		s.stop(r, true)
+		s.stop(r)
 	}
 	if s.later != nil {
 		s.later.Stop()

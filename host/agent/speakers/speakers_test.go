@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/pergola-net/pergola/datapath"
 	"github.com/pergola-net/pergola/host/agent/labels"
@@ -168,11 +169,12 @@ func TestEntriesAreWrittenByPort(t *testing.T) {
 	session, _ := sessionOf(s, s.LSP("named"))
 	swap := rsvp.Entry{Key: rsvp.Key{Session: session}, HasIn: true, HasOut: true, In: 20_000, Out: 30_000,
 		From: from, Interface: to, Next: next.Addresses[0].Addr()}
-	k, e, none, err := c.entry(swap)
-	if err != nil || none {
-		t.Fatalf("%v, none is %t", err, none)
+	e, err := c.entry(swap)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if want := (labels.Key{Space: c.Space, Number: 20_000}); k != want {
+	k, ok := c.key(swap)
+	if want := (labels.Key{Space: c.Space, Number: 20_000}); !ok || k != want {
 		t.Errorf("the entry is of %v, want %v", k, want)
 	}
 	want := datapath.NHLFE{In: toA.Port, Port: toD.Port, MAC: [6]byte(mac), Push: []datapath.Label{{Label: 30_000}},
@@ -182,16 +184,16 @@ func TestEntriesAreWrittenByPort(t *testing.T) {
 	}
 	pop := swap
 	pop.Out = message.ImplicitNull
-	if _, e, _, err := c.entry(pop); err != nil || e.Push != nil || e.Pop || e.Port != toD.Port {
+	if e, err := c.entry(pop); err != nil || e.Push != nil || e.Pop || e.Port != toD.Port {
 		t.Errorf("penultimate hop: %+v, %v", e, err)
 	}
 	last := rsvp.Entry{HasIn: true, In: 20_001, From: from}
-	if _, e, _, err := c.entry(last); err != nil || !e.Pop || !e.Uniform || e.In != toA.Port || e.Port != 0 {
+	if e, err := c.entry(last); err != nil || !e.Pop || !e.Uniform || e.In != toA.Port || e.Port != 0 {
 		t.Errorf("egress: %+v, %v", e, err)
 	}
 	first := rsvp.Entry{Key: swap.Key, HasOut: true, Out: 30_000, Interface: to, Next: swap.Next}
-	if k, _, _, err := c.entry(first); err != nil || !k.FTN || k.Number != ftnOf(s.LSP("named").ID) {
-		t.Errorf("ingress: %v, %v", k, err)
+	if k, ok := c.key(first); !ok || !k.FTN || k.Number != ftnOf(s.LSP("named").ID) {
+		t.Errorf("ingress: %v", k)
 	}
 	for name, wrong := range map[string]func(*rsvp.Entry){
 		"no such neighbour": func(e *rsvp.Entry) { e.Next = netip.MustParseAddr("10.9.9.9") },
@@ -200,9 +202,47 @@ func TestEntriesAreWrittenByPort(t *testing.T) {
 	} {
 		e := swap
 		wrong(&e)
-		if _, _, _, err := c.entry(e); err == nil {
+		if _, err := c.entry(e); err == nil {
 			t.Errorf("%s: it is written", name)
 		}
+	}
+}
+
+// What a speaker has installed is what its successor takes over.
+func TestEntriesAreTakenOverAsTheyWere(t *testing.T) {
+	s := resolved(t, square, nil)
+	a, c := speaking(t, s, slice.Overrides{}, "a"), speaking(t, s, slice.Overrides{}, "c")
+	from, _ := c.at("eth1")
+	to, _ := c.at("eth2")
+	out, _ := a.at("eth2")
+	session, _ := sessionOf(s, s.LSP("named"))
+	key := rsvp.Key{Session: session, Sender: a.ID, LSP: lspID(1, 0)}
+	next := func(node, name string) netip.Addr { return s.Node(node).Interface(name).Addresses[0].Addr() }
+	for name, tt := range map[string]struct {
+		router *Router
+		entry  rsvp.Entry
+	}{
+		"push": {a, rsvp.Entry{Key: key, HasOut: true, Out: 20_000, Interface: out, Next: next("c", "eth1"),
+			Shared: true}},
+		"swap": {c, rsvp.Entry{HasIn: true, HasOut: true, In: 20_000, Out: 30_000, From: from, Interface: to,
+			Next: next("d", "eth2")}},
+		"pop": {c, rsvp.Entry{HasIn: true, HasOut: true, In: 20_000, Out: message.ImplicitNull, From: from,
+			Interface: to, Next: next("d", "eth2")}},
+		"deliver": {c, rsvp.Entry{HasIn: true, In: 20_000, From: from}},
+	} {
+		k, _ := tt.router.key(tt.entry)
+		is, err := tt.router.entry(tt.entry)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, ok := tt.router.adopted(k, is)
+		if diff := cmp.Diff(tt.entry, got, cmpopts.EquateComparable(netip.Addr{})); !ok || diff != "" {
+			t.Errorf("%s: %t, -want +got:\n%s", name, ok, diff)
+		}
+	}
+	is := datapath.NHLFE{In: 9999, Pop: true}
+	if _, ok := c.adopted(labels.Key{Space: c.Space, Number: 20_000}, is); ok {
+		t.Error("an entry of a port that is gone is taken over")
 	}
 }
 
