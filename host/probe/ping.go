@@ -160,7 +160,8 @@ func (p *pinger) ask(t *PingResult) {
 	t.Sent++
 	if err := p.socket.send(t.Target, p.seq); err != nil {
 		t.Err = err // the next round may find a route
-		// Without the addresses, so that one cause has the same words at all targets: results are summed up by it.
+		// Without the addresses, so that one cause has the same words at all targets: results are summed up by
+		// it.
 		var errno unix.Errno
 		if errors.As(err, &errno) {
 			t.Err = errno

@@ -42,7 +42,8 @@ func (s *Server) noteRouting(ctx context.Context, name string, id sliver.ID) {
 		return
 	}
 	if o, err := s.machine.Runtime.Observe(id); err == nil {
-		_ = running.Daemon{Runtime: s.machine.Runtime, ID: id, Kind: n.Routing.Daemon}.Note(ctx, o.StartedAt.Add(startTime))
+		d := running.Daemon{Runtime: s.machine.Runtime, ID: id, Kind: n.Routing.Daemon}
+		_ = d.Note(ctx, o.StartedAt.Add(startTime))
 	}
 }
 

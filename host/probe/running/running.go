@@ -119,8 +119,8 @@ func (d Daemon) isAside(name string) bool {
 }
 
 // Note remembers what FRR's daemons run, unless that is remembered since the node started, or they are still starting,
-// which it awaits until a time. It is called before anybody gets into the node: what is other later was changed by hand.
-// (A start that noted this itself would take processor time from a hundred routers that start with it.)
+// which it awaits until a time. It is called before anybody gets into the node: what is other later was changed by
+// hand. (A start that noted this itself would take processor time from a hundred routers that start with it.)
 func (d Daemon) Note(ctx context.Context, until time.Time) error {
 	if d.Kind != slice.FRR {
 		return nil
