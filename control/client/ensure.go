@@ -127,7 +127,8 @@ func waitReady(notify *net.UnixConn, ready chan<- struct{}) {
 	}
 }
 
-// lastLines gives the last lines that were written to a log from an offset on.
+// lastLines gives the last lines that were written to a log from an offset on, without the word by which the server
+// begins its error: they become a part of another one.
 func lastLines(log *os.File, begin int64) string {
 	text, err := io.ReadAll(io.NewSectionReader(log, begin, 1<<20))
 	if err != nil {
@@ -135,5 +136,9 @@ func lastLines(log *os.File, begin int64) string {
 	}
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 	const most = 10
-	return strings.Join(lines[max(0, len(lines)-most):], "\n")
+	lines = lines[max(0, len(lines)-most):]
+	for i, line := range lines {
+		lines[i] = strings.TrimPrefix(line, "error: ")
+	}
+	return strings.Join(lines, "\n")
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 )
 
 // PingOptions says how Ping asks. The zero value is right for checks: one reply from each target within two seconds.
@@ -159,6 +160,12 @@ func (p *pinger) ask(t *PingResult) {
 	t.Sent++
 	if err := p.socket.send(t.Target, p.seq); err != nil {
 		t.Err = err // the next round may find a route
+		// Without the addresses, so that one cause has the same words at all targets: results are summed up by
+		// it.
+		var errno unix.Errno
+		if errors.As(err, &errno) {
+			t.Err = errno
+		}
 		if t.refused++; t.isHopeless() {
 			p.left--
 		}

@@ -55,7 +55,8 @@ func TestUpNamesAllThatAServerNeeds(t *testing.T) {
 			t.Errorf("up did not print %q:\n%s", want, out)
 		}
 	}
-	if strings.Contains(out, "up succeeded") || strings.Count(out, "start the server:") != 1 {
+	if strings.Contains(out, "up succeeded") || strings.Count(out, "start the server:") != 1 ||
+		strings.Count(out, "error: ") != 1 {
 		t.Errorf("up succeeded, or says twice what it did:\n%s", out)
 	}
 }

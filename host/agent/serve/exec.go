@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/host/probe"
@@ -25,6 +26,10 @@ func (s *Server) Exec(ctx context.Context, name, node string, r api.ExecRequest)
 	})
 }
 
+// startTime is how long after its start a node keeps a command waiting whose routing daemon has not loaded its files:
+// what the command changed before, nobody could tell from what they say.
+const startTime = 5 * time.Second
+
 // noteRouting notes how a node's routing daemon is configured, before somebody gets in who may change that. If the
 // daemon does not say so, the next one who gets in tries again.
 func (s *Server) noteRouting(ctx context.Context, name string, id sliver.ID) {
@@ -32,8 +37,13 @@ func (s *Server) noteRouting(ctx context.Context, name string, id sliver.ID) {
 	if err != nil {
 		return
 	}
-	if n := w.Spec.Node(id.Node); n != nil && n.Routing != nil {
-		_ = running.Daemon{Runtime: s.machine.Runtime, ID: id, Kind: n.Routing.Daemon}.Note(ctx)
+	n := w.Spec.Node(id.Node)
+	if n == nil || n.Routing == nil {
+		return
+	}
+	if o, err := s.machine.Runtime.Observe(id); err == nil {
+		d := running.Daemon{Runtime: s.machine.Runtime, ID: id, Kind: n.Routing.Daemon}
+		_ = d.Note(ctx, o.StartedAt.Add(startTime))
 	}
 }
 

@@ -125,7 +125,7 @@ func started(t *testing.T, s *slice.Slice) (*daemons.Lab, Daemon) {
 			_, err := l.Exec("r1", "birdc", "show", "status")
 			return err
 		}
-		if err := d.Note(t.Context()); err != nil {
+		if err := d.Note(t.Context(), time.Now()); err != nil {
 			return err
 		}
 		_, err := d.Runtime.ReadFile(d.ID, frrLoaded, mostFile)
@@ -247,14 +247,16 @@ func TestFRRIsNotedOnceItHasLoadedItsConfiguration(t *testing.T) {
 	if _, err := l.Exec("r1", "sh", "-c", starts); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.Note(t.Context()); err != nil || noted() {
+	if err := d.Note(t.Context(), time.Now()); err != nil || noted() {
 		t.Errorf("while they start: noted is %t, %v", noted(), err)
 	}
 	wantChanged(t, d, false, "while nobody has got in")
+	awaits := make(chan error)
+	go func() { awaits <- d.Note(t.Context(), time.Now().Add(time.Minute)) }()
 	if _, err := l.Exec("r1", "mv", "/run/frr/aside", "/run/frr/watchfrr.pid"); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.Note(t.Context()); err != nil || !noted() {
+	if err := <-awaits; err != nil || !noted() {
 		t.Errorf("when they have started: noted is %t, %v", noted(), err)
 	}
 	const byHand = "interface eth1\n description by hand\n"
@@ -265,7 +267,7 @@ func TestFRRIsNotedOnceItHasLoadedItsConfiguration(t *testing.T) {
 	if _, err := l.Exec("r1", "sh", "-c", "printf '"+byHand+"' | vtysh -f /dev/stdin"); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.Note(t.Context()); err != nil {
+	if err := d.Note(t.Context(), time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if is, err := d.Runtime.ReadFile(d.ID, frrLoaded, mostFile); err != nil || !bytes.Equal(is.Data, was.Data) {

@@ -42,6 +42,7 @@ type Daemon struct {
 const (
 	mostFile      = 4 << 20 // bytes
 	askTimeout    = 2 * time.Second
+	startInterval = 20 * time.Millisecond
 	showTimeout   = 20 * time.Second
 	frrRun        = "/run/frr"
 	frrLoaded     = frrRun + "/loaded"       // what the daemons had loaded; frr.sh removes it
@@ -117,18 +118,29 @@ func (d Daemon) isAside(name string) bool {
 	return name == frrConf || strings.HasSuffix(name, ".sav") || isConf && slices.Contains(frrDaemons, daemon)
 }
 
-// Note remembers what FRR's daemons run, unless that is remembered since the node started, or they are still starting.
-// It is called before anybody gets into the node: what is other later was changed by hand. (A start that noted this
-// itself would take processor time from a hundred routers that start with it.)
-func (d Daemon) Note(ctx context.Context) error {
+// Note remembers what FRR's daemons run, unless that is remembered since the node started, or they are still starting,
+// which it awaits until a time. It is called before anybody gets into the node: what is other later was changed by
+// hand. (A start that noted this itself would take processor time from a hundred routers that start with it.)
+func (d Daemon) Note(ctx context.Context, until time.Time) error {
 	if d.Kind != slice.FRR {
 		return nil
 	}
-	if _, err := d.Runtime.ReadFile(d.ID, frrLoaded, mostFile); !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if _, err := d.Runtime.ReadFile(d.ID, frrLoads, mostFile); err != nil {
-		return ifAny(err)
+	for {
+		if _, err := d.Runtime.ReadFile(d.ID, frrLoaded, mostFile); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		_, err := d.Runtime.ReadFile(d.ID, frrLoads, mostFile)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, fs.ErrNotExist) || !time.Now().Before(until) {
+			return ifAny(err)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(startInterval):
+		}
 	}
 	text, err := d.running(ctx)
 	if err != nil {

@@ -11,13 +11,26 @@ import (
 // isFull reports whether a state of OSPF is one in which neighbours stay: Full, or 2-Way between routers of a LAN of
 // which neither is designated (RFC 2328, 10.4).
 func isFull(state string) bool {
+	return strings.HasPrefix(strings.ToLower(state), "full") || isTwoWay(state)
+}
+
+func isTwoWay(state string) bool {
 	state = strings.ToLower(state)
-	for _, stays := range []string{"full", "2-way", "twoway"} {
-		if strings.HasPrefix(state, stays) {
-			return true
+	return strings.HasPrefix(state, "2-way") || strings.HasPrefix(state, "twoway")
+}
+
+// elects notes that neighbours of an interface do not stay in 2-Way: the router itself is the designated one there, or
+// its backup, or it waits until these are elected (RFC 2328, 9.1). own is the state of the interface; empty where FRR
+// did not say.
+func (v *View) elects(protocol, iface, own string) {
+	if own == "" || own == "DROther" {
+		return
+	}
+	for i := range v.Sessions {
+		if s := &v.Sessions[i]; s.Protocol == protocol && s.Interface == iface && isTwoWay(s.State) {
+			s.Up = false
 		}
 	}
-	return false
 }
 
 // decode reads an answer of vtysh. Where the protocol is not configured, that is a line of text.
@@ -106,6 +119,7 @@ func readOSPFInterfacesOfOne(text string, v *View) error {
 			Up      bool   `json:"ifUp"`
 			Enabled bool   `json:"ospfEnabled"`
 			Type    string `json:"networkType"`
+			State   string `json:"state"`
 			Passive bool   `json:"timerPassiveIface"`
 		} `json:"interfaces"`
 	}
@@ -115,6 +129,7 @@ func readOSPFInterfacesOfOne(text string, v *View) error {
 	for _, name := range slices.Sorted(maps.Keys(all.Interfaces)) {
 		if i := all.Interfaces[name]; i.Up && i.Enabled && !i.Passive && i.Type != "LOOPBACK" {
 			v.alone("ospf", name)
+			v.elects("ospf", name, i.State)
 		}
 	}
 	return nil
@@ -141,6 +156,7 @@ func readOSPF6Interfaces(text string, v *View) error {
 	var all map[string]struct {
 		Status   string `json:"status"`
 		Type     string `json:"type"`
+		State    string `json:"ospf6InterfaceState"`
 		Attached bool   `json:"attachedToArea"`
 	}
 	if err := decode(text, &all); err != nil {
@@ -149,6 +165,7 @@ func readOSPF6Interfaces(text string, v *View) error {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		if i := all[name]; i.Status == "up" && i.Attached && i.Type != "LOOPBACK" {
 			v.alone("ospf6", name)
+			v.elects("ospf6", name, i.State)
 		}
 	}
 	return nil

@@ -86,6 +86,34 @@ func TestSessionsThatAreNotUpAreNamed(t *testing.T) {
 	}
 }
 
+// Before a designated router is elected, which takes FRR 40 s by default, all neighbours of a LAN are in 2-Way.
+func TestTwoWayStaysBetweenRoutersOfWhichNoneIsDesignated(t *testing.T) {
+	text := read(t, "frr.txt")
+	for old, changed := range map[string]string{
+		`"nbrState":"Full\/DR"`: `"nbrState":"2-Way\/DROther"`, `"state":"Full",`: `"state":"Twoway",`,
+	} {
+		if !strings.Contains(text, old) {
+			t.Fatalf("no %s", old)
+		}
+		text = strings.ReplaceAll(text, old, changed)
+	}
+	two := []string{
+		"r1: ospf with 10.255.0.2 on eth1 is in state 2-Way/DROther",
+		"r1: ospf6 with 10.255.0.2 on eth1 is in state Twoway",
+	}
+	for own, want := range map[string][]string{"Waiting": two, "DR": two, "DROther": nil} {
+		v, err := Parse([]byte(strings.NewReplacer(`"state":"Backup"`, `"state":"`+own+`"`,
+			`"ospf6InterfaceState":"DR"`, `"ospf6InterfaceState":"`+own+`"`).Replace(text)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, open := v.Judge("r1", func(string) bool { return true })
+		if diff := cmp.Diff(want, open); diff != "" {
+			t.Errorf("%s: -want +got\n%s", own, diff)
+		}
+	}
+}
+
 func TestNeighboursAreWaitedForWhereTheyAreExpected(t *testing.T) {
 	text := read(t, "frr.txt")
 	at := strings.Index(text, "== frr ospf interface")

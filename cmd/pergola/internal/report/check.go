@@ -56,15 +56,26 @@ func Checks(results []api.CheckResult, styles ui.Styles, all bool) (t *ui.Table,
 
 // failures are checks that failed by the same cause.
 type failures struct {
-	from, cause string // from: the node that tried them; "": several
+	node, cause string // node: " from a", " to a" or, of several nodes, nothing
 	results     []api.CheckResult
 }
 
-// sumUp has a row for each node and cause; or, where these are too many, for each cause.
+// sumUp has a row for each node and cause, or, where these are too many, for each cause. The node is the one that tried
+// or the one that was not reached, whichever makes fewer rows.
 func sumUp(t *ui.Table, failed []api.CheckResult) {
-	groups := groupFailures(failed, true)
+	from := func(r api.CheckResult) string { return " from " + r.From }
+	groups := groupFailures(failed, from)
+	to := groupFailures(failed, func(r api.CheckResult) string {
+		if r.To == "" { // it is no other node that was asked
+			return from(r)
+		}
+		return " to " + r.To
+	})
+	if len(to) < len(groups) {
+		groups = to
+	}
 	if len(groups) > manyChecks {
-		groups = groupFailures(failed, false)
+		groups = groupFailures(failed, func(api.CheckResult) string { return "" })
 	}
 	for _, g := range groups {
 		if len(g.results) == 1 {
@@ -72,25 +83,18 @@ func sumUp(t *ui.Table, failed []api.CheckResult) {
 			t.Row(checkName(r), address(r), word(false), duration(r), r.Message)
 			continue
 		}
-		what := wording.Count(len(g.results), "check")
-		if g.from != "" {
-			what += " from " + g.from
-		}
-		t.Row(what, "", word(false), "", g.cause)
+		t.Row(wording.Count(len(g.results), "check")+g.node, "", word(false), "", g.cause)
 	}
 }
 
 // groupFailures keeps the order of the first of each group.
-func groupFailures(failed []api.CheckResult, byNode bool) (groups []*failures) {
-	type key struct{ from, cause string }
+func groupFailures(failed []api.CheckResult, node func(api.CheckResult) string) (groups []*failures) {
+	type key struct{ node, cause string }
 	known := map[key]*failures{}
 	for _, r := range failed {
-		k := key{cause: r.Message}
-		if byNode {
-			k.from = r.From
-		}
+		k := key{node(r), r.Message}
 		if known[k] == nil {
-			known[k] = &failures{from: k.from, cause: k.cause}
+			known[k] = &failures{node: k.node, cause: k.cause}
 			groups = append(groups, known[k])
 		}
 		known[k].results = append(known[k].results, r)

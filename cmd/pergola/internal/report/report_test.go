@@ -218,6 +218,24 @@ CHECK      ADDRESS  RESULT  TIME  DETAIL
 `)
 }
 
+func TestManyFailuresToOneNodeAreSummedUpByIt(t *testing.T) {
+	var failed []api.CheckResult
+	for i := range manyChecks {
+		from := fmt.Sprint("n", i)
+		for _, to := range []string{"a", "b"} {
+			failed = append(failed, api.CheckResult{
+				Name: from + " reaches " + to, From: from, To: to, Message: "nothing came back",
+			})
+		}
+	}
+	table, _ := Checks(failed, ui.Styles{}, false)
+	same(t, draw(table), `
+CHECK           ADDRESS  RESULT  TIME  DETAIL
+40 checks to a  -        FAILED  -     nothing came back
+40 checks to b  -        FAILED  -     nothing came back
+`)
+}
+
 func TestJUnitIsWhatCIReads(t *testing.T) {
 	var b bytes.Buffer
 	if err := JUnit(&b, "lab", results); err != nil {
