@@ -301,6 +301,7 @@ func (w *world) take() map[string]uint64 {
 			all[fmt.Sprintf("%s: router %d", why, id)] = n
 		}
 		w.check(w.d.SetPunted(id, nil))
+		w.check(w.d.maps.UnwalkedFull.Put(id, uint64(0)))
 	}
 	return all
 }

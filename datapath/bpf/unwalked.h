@@ -43,7 +43,7 @@ struct unwalked *unwalked_record __attribute__((unused));
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 1 << 18); /* a thousand records */
+	__uint(max_entries, 1 << 18); /* 963 records */
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } unwalked_frames SEC(".maps");
 

@@ -1,0 +1,252 @@
+package datapath
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"golang.org/x/sys/unix"
+)
+
+func runAt(port int, frame []byte) *ebpf.RunOptions {
+	return &ebpf.RunOptions{Data: frame, Context: &skbuff{Ifindex: uint32(port)}}
+}
+
+// told reads what the agent has been told since it was called last.
+func (w *world) told() (all []Unwalked) {
+	w.Helper()
+	r := must(w.d.ReadUnwalked())
+	defer func() { w.check(r.Close()) }()
+	r.ring.SetDeadline(time.Now())
+	for {
+		u, err := r.Read()
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return all
+		}
+		w.check(err)
+		if err != nil {
+			return all
+		}
+		all = append(all, u)
+	}
+}
+
+func (w *world) expectTold(want ...Unwalked) {
+	w.Helper()
+	// As much of a packet is told as there is room for behind the labels: at least this.
+	prefix := cmpopts.AcyclicTransformer("", func(u Unwalked) Unwalked {
+		u.Packet = u.Packet[:min(len(u.Packet), 128)]
+		return u
+	})
+	if diff := cmp.Diff(want, w.told(), prefix); diff != "" {
+		w.Errorf("the agent is told (-want +have):\n%s", diff)
+	}
+}
+
+// The agent is told of the packet as it came to the router, whatever that has already done with it.
+func TestAgentIsToldOfThePacketAsItCame(t *testing.T) {
+	const in, out = 100, 200
+	inWorld(t, func(w *world) {
+		for _, v6 := range []bool{false, true} {
+			big := packet{v6: v6, payload: 1452}
+			if v6 {
+				big.payload -= 20
+			}
+			cases := []struct {
+				name   string
+				packet packet
+				came   []entry
+				change func(w *world, l line)
+				at     int // place of the router
+				want   Unwalked
+			}{
+				{name: "TTL", came: []entry{{in, 1, 5}, {50, 9, 1}},
+					want: Unwalked{Why: TTLExpired, Labels: []StackEntry{{in, 5, 1}, {50, 1, 9}}}},
+				{name: "router alert", came: []entry{{1, 1, 5}, {in, 9, 1}},
+					want: Unwalked{Why: RouterAlert, Labels: []StackEntry{{1, 5, 1}, {in, 1, 9}}}},
+				{name: "behind a label that has come off", came: []entry{{0, 7, 0}, {in, 1, 0}},
+					want: Unwalked{Why: TTLExpired, Labels: []StackEntry{{0, 0, 7}, {in, 0, 1}}}},
+				{name: "IP's TTL at the penultimate hop", packet: packet{v6: v6, ttl: 1},
+					came:   []entry{{in, 9, 0}},
+					change: func(w *world, l line) { w.label(0, in, l.ahead(0)) },
+					want:   Unwalked{Why: TTLExpired, Labels: []StackEntry{{in, 0, 9}}}},
+				{name: "at the second router", came: []entry{{in, 2, 3}, {50, 9, 1}},
+					change: func(w *world, l line) {
+						n := l.ahead(0, Label{Label: 201}, Label{Label: out}).uniform()
+						n.KeepClass = true
+						w.label(0, in, n)
+					}, at: 1,
+					want: Unwalked{Why: TTLExpired, Labels: []StackEntry{{out, 3, 1}, {201, 3, 1}, {50, 1, 9}}}},
+				{name: "with its first labels", packet: packet{v6: v6, ttl: 2},
+					change: func(w *world, l line) {
+						w.ftn(l, 0, l.ahead(0, Label{Label: 201}, Label{Label: out}).uniform())
+					}, at: 1,
+					want: Unwalked{Why: TTLExpired, Packet: packet{v6: v6, ttl: 1}.bytes(),
+						Labels: []StackEntry{{out, 0, 1}, {201, 0, 1}}}},
+				{name: "twelve labels", came: []entry{{in, 1, 0}, {2, 1, 0}, {3, 1, 0}, {4, 1, 0}, {5, 1, 0},
+					{6, 1, 0}, {7, 1, 0}, {8, 1, 0}, {9, 1, 0}, {10, 1, 0}, {11, 1, 0}, {12, 1, 0}},
+					want: Unwalked{Why: TTLExpired, Labels: []StackEntry{{in, 0, 1}, {2, 0, 1}, {3, 0, 1},
+						{4, 0, 1}, {5, 0, 1}, {6, 0, 1}, {7, 0, 1}, {8, 0, 1}, {9, 0, 1}, {10, 0, 1},
+						{11, 0, 1}, {12, 0, 1}}}},
+				{name: "too big", packet: big, came: []entry{{in, 64, 0}, {50, 9, 0}, {51, 9, 0}},
+					want: Unwalked{Why: TooBig, Room: 1400,
+						Labels: []StackEntry{{in, 0, 64}, {50, 0, 9}, {51, 0, 9}}}},
+				{name: "too big with two more labels", packet: big, came: []entry{{in, 64, 0}},
+					change: func(w *world, l line) {
+						w.label(0, in, l.ahead(0, Label{Label: 16}, Label{Label: 17}, Label{Label: 18}))
+					},
+					want: Unwalked{Why: TooBig, Room: 1392, Labels: []StackEntry{{in, 0, 64}}}},
+				{name: "too big without its label", packet: big, came: []entry{{0, 64, 0}, {in, 64, 0}},
+					change: func(w *world, l line) { w.label(0, in, l.ahead(0)) },
+					want:   Unwalked{Why: TooBig, Room: 1408, Labels: []StackEntry{{0, 0, 64}, {in, 0, 64}}}},
+			}
+			for _, c := range cases {
+				if c.name == "too big without its label" && v6 {
+					continue // 0 is IPv4's explicit null
+				}
+				w.name = fmt.Sprintf("%s, IPv6 %v", c.name, v6)
+				l := w.line(2)
+				w.space(l)
+				w.label(0, in, l.ahead(0, Label{Label: out}))
+				w.label(1, out, l.ahead(1, Label{Label: 300}))
+				if c.change != nil {
+					c.change(w, l)
+				}
+				w.leg(l.out[0], func(g *objectLeg) { g.Mtu = 1400 })
+				c.packet.v6 = v6
+				w.send(labelled(c.packet.bytes(), c.came...), skbuff{})
+				c.want.Space, c.want.Port, c.want.From = uint32(c.at+1), l.in[c.at], w.a
+				if c.at > 0 {
+					c.want.From = l.out[c.at-1]
+				}
+				if c.want.Packet == nil {
+					c.want.Packet = c.packet.bytes()
+				}
+				c.want.Packet = c.want.Packet[ethernetLen:]
+				w.expectTold(c.want)
+			}
+		}
+	})
+}
+
+// What is no matter of labels is not told: IP, other drops, and what XDP leaves to tc.
+func TestAgentIsNotToldOfTheRest(t *testing.T) {
+	inUplinkedWorld(t, func(w *world) {
+		l := w.line(2)
+		w.space(l)
+		w.label(0, 100, l.ahead(0, Label{Label: 200}))
+		for _, frame := range [][]byte{
+			packet{ttl: 1}.bytes(), packet{payload: 1480}.bytes(), labelled(packet{}.bytes(), entry{101, 1, 0}),
+		} {
+			w.send(frame, skbuff{})
+		}
+		w.lineCard(labelled(packet{}.bytes(), entry{100, 1, 0}))
+		w.expectTold()
+	})
+}
+
+// A loop of labels is counted by itself, and nobody is told.
+func TestLabelsEndAfter64Hops(t *testing.T) {
+	inWorld(t, func(w *world) {
+		l := w.line(65)
+		w.space(l)
+		for i := range l.routers {
+			w.label(i, 100, l.ahead(i, Label{Label: 100}))
+		}
+		have := w.send(labelled(packet{}.bytes(), entry{100, 255, 0}), skbuff{})
+		w.expect(have, verdictShot, have.Frame, l.passed(64, fmt.Sprintf("label loop %d", l.out[63])))
+		w.expectTold()
+	})
+}
+
+// A node that sends what cannot be walked gets so many answers, and cannot load the agent. Another router's are its own.
+func TestAgentIsToldSoOften(t *testing.T) {
+	inWorld(t, func(w *world) {
+		l := w.line(2)
+		w.space(l)
+		w.label(1, 101, l.ahead(1))
+		w.label(0, 102, l.ahead(0, Label{Label: 101}))
+		w.label(0, 100, l.ahead(0))
+		frame := labelled(packet{}.bytes(), entry{100, 1, 0})
+		begin := time.Now()
+		const sent = 200
+		for range sent {
+			_, err := w.d.programs.PortIngress.Run(runAt(w.a, frame))
+			w.check(err)
+		}
+		most := unwalkedBurst + int(time.Since(begin)*unwalkedRate/time.Second) + 2 // a tick, and the last one's debt
+		told := len(w.told())
+		if told < unwalkedBurst || told > most {
+			w.Errorf("%d packets were told, want %d to %d", told, unwalkedBurst, most)
+		}
+		_, err := w.d.programs.PortIngress.Run(runAt(w.a, labelled(packet{}.bytes(), entry{102, 2, 0})))
+		w.check(err)
+		if n := len(w.told()); n != 1 {
+			w.Errorf("%d packets were told of another router, want 1", n)
+		}
+		want := map[string]uint64{"agent": uint64(told), "withheld": uint64(sent - told)}
+		if diff := cmp.Diff(want, must(w.d.Punted(l.routers[0]))); diff != "" {
+			w.Errorf("counted (-want +have):\n%s", diff)
+		}
+		// Nobody reads: when the buffer is full, the rest is withheld.
+		for range 2000 {
+			w.check(w.d.maps.UnwalkedFull.Put(l.routers[0], uint64(0)))
+			_, err := w.d.programs.PortIngress.Run(runAt(w.a, frame))
+			w.check(err)
+		}
+		if n := must(w.d.Punted(l.routers[0]))["withheld"]; n < sent-uint64(told)+900 {
+			w.Errorf("with a full buffer %d were withheld", n)
+		}
+		w.told()
+	})
+}
+
+// What is of an earlier agent's time is not answered any more.
+func TestOldPacketsAreNotRead(t *testing.T) {
+	inWorld(t, func(w *world) {
+		l := w.line(1)
+		w.space(l)
+		w.label(0, 100, l.ahead(0))
+		w.send(labelled(packet{}.bytes(), entry{100, 1, 0}), skbuff{})
+		time.Sleep(tellFor + 20*time.Millisecond) // it is time itself that is tested
+		w.expectTold()
+	})
+}
+
+// What goes on along the LSP comes to the router by the same way, and is switched as the packet would have been.
+func TestAnswerGoesOnAlongTheLSP(t *testing.T) {
+	inLiveWorld(t, func(w *world) {
+		for _, v6 := range []bool{false, true} {
+			l := w.line(3)
+			w.space(l)
+			for i := range 3 {
+				w.label(i, uint32(100+i), l.ahead(i, Label{Label: uint32(101 + i)}))
+			}
+			p := packet{v6: v6}
+			w.name = fmt.Sprintf("IPv6 %v", v6)
+			w.check(w.say(w.a, labelled(p.bytes(), entry{100, 2, 3}, entry{50, 9, 1})))
+			var told []Unwalked
+			for deadline := time.Now().Add(5 * time.Second); len(told) == 0 && time.Now().Before(deadline); {
+				told = w.told()
+			}
+			if len(told) != 1 || told[0].Port != l.in[1] {
+				w.Errorf("told: %+v", told)
+				return
+			}
+			answer := packet{v6: v6, sport: 99}
+			w.check(w.d.SendOn(&told[0], answer.bytes()[ethernetLen:]))
+			want := labelled(answer.behind(0, macB, mac(5)), entry{103, 253, 0}, entry{50, 255, 1})
+			if diff := cmp.Diff([]arrival{{l.end, unix.PACKET_HOST, want}}, w.awaits(1)); diff != "" {
+				w.Errorf("received (-want +have):\n%s", diff)
+			}
+		}
+		if err := w.d.SendOn(&Unwalked{Port: w.a, From: w.a}, nil); !errors.Is(err, unix.ENODEV) {
+			w.Errorf("at a port without a router: %v", err)
+		}
+	})
+}
