@@ -20,11 +20,12 @@ func runAt(port int, frame []byte) *ebpf.RunOptions {
 // told reads what the agent has been told since it was called last.
 func (w *world) told() (all []Unwalked) {
 	w.Helper()
-	r := must(w.d.ReadUnwalked())
-	defer func() { w.check(r.Close()) }()
-	r.ring.SetDeadline(time.Now())
+	if w.reader == nil {
+		w.reader = must(w.d.ReadUnwalked())
+	}
+	w.reader.ring.SetDeadline(time.Now())
 	for {
-		u, err := r.Read()
+		u, err := w.reader.Read()
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			return all
 		}
