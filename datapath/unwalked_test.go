@@ -49,90 +49,106 @@ func (w *world) expectTold(want ...Unwalked) {
 	}
 }
 
+// toldCase is a frame into a line of two routers that swap labels 100 and 200, of which one cannot send it on.
+type toldCase struct {
+	name   string
+	packet packet
+	came   []entry
+	of     func(l line) NHLFE // label 100
+	ftn    func(l line) NHLFE // of the first router
+
+	at     int // place of the router
+	why    Obstacle
+	room   int
+	labels []entry // with which the packet came to it
+	ttl    int     // of IP; 0: as it was
+}
+
+var bigPacket = packet{payload: 1452}
+
+var toldCases = []toldCase{
+	{name: "TTL", came: []entry{{100, 1, 5}, {50, 9, 1}}, why: TTLExpired, labels: []entry{{100, 1, 5}, {50, 9, 1}}},
+	{name: "router alert", came: []entry{{1, 1, 5}, {100, 9, 1}}, why: RouterAlert,
+		labels: []entry{{1, 1, 5}, {100, 9, 1}}},
+	{name: "behind a label that has come off", came: []entry{{0, 7, 0}, {100, 1, 0}}, why: TTLExpired,
+		labels: []entry{{0, 7, 0}, {100, 1, 0}}},
+	{name: "IP's TTL at the penultimate hop", packet: packet{ttl: 1}, came: []entry{{100, 9, 0}},
+		of: func(l line) NHLFE { return l.ahead(0) }, why: TTLExpired, labels: []entry{{100, 9, 0}}},
+	{name: "at the second router", came: []entry{{100, 2, 3}, {50, 9, 1}}, of: func(l line) NHLFE {
+		n := l.ahead(0, Label{Label: 201}, Label{Label: 200}).uniform()
+		n.KeepClass = true
+		return n
+	}, at: 1, why: TTLExpired, labels: []entry{{200, 1, 3}, {201, 1, 3}, {50, 9, 1}}},
+	{name: "with its first labels", packet: packet{ttl: 2}, ftn: func(l line) NHLFE {
+		return l.ahead(0, Label{Label: 201}, Label{Label: 200}).uniform()
+	}, at: 1, why: TTLExpired, labels: []entry{{200, 1, 0}, {201, 1, 0}}, ttl: 1},
+	{name: "twelve labels", came: twelve(), why: TTLExpired, labels: twelve()},
+	{name: "too big", packet: bigPacket, came: []entry{{100, 64, 0}, {50, 9, 0}, {51, 9, 0}}, why: TooBig, room: 1400,
+		labels: []entry{{100, 64, 0}, {50, 9, 0}, {51, 9, 0}}},
+	{name: "too big with two more labels", packet: bigPacket, came: []entry{{100, 64, 0}}, of: func(l line) NHLFE {
+		return l.ahead(0, Label{Label: 16}, Label{Label: 17}, Label{Label: 18})
+	}, why: TooBig, room: 1392, labels: []entry{{100, 64, 0}}},
+	{name: "too big without its labels", packet: bigPacket, came: []entry{{0, 64, 0}, {100, 64, 0}},
+		of: func(l line) NHLFE { return l.ahead(0) }, why: TooBig, room: 1408,
+		labels: []entry{{0, 64, 0}, {100, 64, 0}}},
+}
+
+func twelve() []entry {
+	all := []entry{{100, 1, 0}}
+	for i := range 11 {
+		all = append(all, entry{uint32(300 + i), 1, 0})
+	}
+	return all
+}
+
+func stackOf(entries []entry) (all []StackEntry) {
+	for _, e := range entries {
+		all = append(all, StackEntry{e.label, e.class, e.ttl})
+	}
+	return all
+}
+
 // The agent is told of the packet as it came to the router, whatever that has already done with it.
 func TestAgentIsToldOfThePacketAsItCame(t *testing.T) {
-	const in, out = 100, 200
 	inWorld(t, func(w *world) {
 		for _, v6 := range []bool{false, true} {
-			big := packet{v6: v6, payload: 1452}
-			if v6 {
-				big.payload -= 20
-			}
-			cases := []struct {
-				name   string
-				packet packet
-				came   []entry
-				change func(w *world, l line)
-				at     int // place of the router
-				want   Unwalked
-			}{
-				{name: "TTL", came: []entry{{in, 1, 5}, {50, 9, 1}},
-					want: Unwalked{Why: TTLExpired, Labels: []StackEntry{{in, 5, 1}, {50, 1, 9}}}},
-				{name: "router alert", came: []entry{{1, 1, 5}, {in, 9, 1}},
-					want: Unwalked{Why: RouterAlert, Labels: []StackEntry{{1, 5, 1}, {in, 1, 9}}}},
-				{name: "behind a label that has come off", came: []entry{{0, 7, 0}, {in, 1, 0}},
-					want: Unwalked{Why: TTLExpired, Labels: []StackEntry{{0, 0, 7}, {in, 0, 1}}}},
-				{name: "IP's TTL at the penultimate hop", packet: packet{v6: v6, ttl: 1},
-					came:   []entry{{in, 9, 0}},
-					change: func(w *world, l line) { w.label(0, in, l.ahead(0)) },
-					want:   Unwalked{Why: TTLExpired, Labels: []StackEntry{{in, 0, 9}}}},
-				{name: "at the second router", came: []entry{{in, 2, 3}, {50, 9, 1}},
-					change: func(w *world, l line) {
-						n := l.ahead(0, Label{Label: 201}, Label{Label: out}).uniform()
-						n.KeepClass = true
-						w.label(0, in, n)
-					}, at: 1,
-					want: Unwalked{Why: TTLExpired, Labels: []StackEntry{{out, 3, 1}, {201, 3, 1}, {50, 1, 9}}}},
-				{name: "with its first labels", packet: packet{v6: v6, ttl: 2},
-					change: func(w *world, l line) {
-						w.ftn(l, 0, l.ahead(0, Label{Label: 201}, Label{Label: out}).uniform())
-					}, at: 1,
-					want: Unwalked{Why: TTLExpired, Packet: packet{v6: v6, ttl: 1}.bytes(),
-						Labels: []StackEntry{{out, 0, 1}, {201, 0, 1}}}},
-				{name: "twelve labels", came: []entry{{in, 1, 0}, {2, 1, 0}, {3, 1, 0}, {4, 1, 0}, {5, 1, 0},
-					{6, 1, 0}, {7, 1, 0}, {8, 1, 0}, {9, 1, 0}, {10, 1, 0}, {11, 1, 0}, {12, 1, 0}},
-					want: Unwalked{Why: TTLExpired, Labels: []StackEntry{{in, 0, 1}, {2, 0, 1}, {3, 0, 1},
-						{4, 0, 1}, {5, 0, 1}, {6, 0, 1}, {7, 0, 1}, {8, 0, 1}, {9, 0, 1}, {10, 0, 1},
-						{11, 0, 1}, {12, 0, 1}}}},
-				{name: "too big", packet: big, came: []entry{{in, 64, 0}, {50, 9, 0}, {51, 9, 0}},
-					want: Unwalked{Why: TooBig, Room: 1400,
-						Labels: []StackEntry{{in, 0, 64}, {50, 0, 9}, {51, 0, 9}}}},
-				{name: "too big with two more labels", packet: big, came: []entry{{in, 64, 0}},
-					change: func(w *world, l line) {
-						w.label(0, in, l.ahead(0, Label{Label: 16}, Label{Label: 17}, Label{Label: 18}))
-					},
-					want: Unwalked{Why: TooBig, Room: 1392, Labels: []StackEntry{{in, 0, 64}}}},
-				{name: "too big without its label", packet: big, came: []entry{{0, 64, 0}, {in, 64, 0}},
-					change: func(w *world, l line) { w.label(0, in, l.ahead(0)) },
-					want:   Unwalked{Why: TooBig, Room: 1408, Labels: []StackEntry{{0, 0, 64}, {in, 0, 64}}}},
-			}
-			for _, c := range cases {
-				if c.name == "too big without its label" && v6 {
-					continue // 0 is IPv4's explicit null
-				}
+			for _, c := range toldCases {
 				w.name = fmt.Sprintf("%s, IPv6 %v", c.name, v6)
-				l := w.line(2)
-				w.space(l)
-				w.label(0, in, l.ahead(0, Label{Label: out}))
-				w.label(1, out, l.ahead(1, Label{Label: 300}))
-				if c.change != nil {
-					c.change(w, l)
-				}
-				w.leg(l.out[0], func(g *objectLeg) { g.Mtu = 1400 })
-				c.packet.v6 = v6
-				w.send(labelled(c.packet.bytes(), c.came...), skbuff{})
-				c.want.Space, c.want.Port, c.want.From = uint32(c.at+1), l.in[c.at], w.a
-				if c.at > 0 {
-					c.want.From = l.out[c.at-1]
-				}
-				if c.want.Packet == nil {
-					c.want.Packet = c.packet.bytes()
-				}
-				c.want.Packet = c.want.Packet[ethernetLen:]
-				w.expectTold(c.want)
+				w.expectToldOf(c, v6)
 			}
 		}
 	})
+}
+
+func (w *world) expectToldOf(c toldCase, v6 bool) {
+	w.Helper()
+	l := w.line(2)
+	w.space(l)
+	w.label(0, 100, l.ahead(0, Label{Label: 200}))
+	w.label(1, 200, l.ahead(1, Label{Label: 300}))
+	if c.of != nil {
+		w.label(0, 100, c.of(l))
+	}
+	if c.ftn != nil {
+		w.ftn(l, 0, c.ftn(l))
+	}
+	w.leg(l.out[0], func(g *objectLeg) { g.Mtu = 1400 })
+	c.packet.v6 = v6
+	if c.packet.payload > 0 && v6 { // the same length
+		c.packet.payload -= 20
+	}
+	w.send(labelled(c.packet.bytes(), c.came...), skbuff{})
+	want := Unwalked{
+		Space: uint32(c.at + 1), Port: l.in[c.at], From: w.a, Why: c.why, Room: c.room, Labels: stackOf(c.labels),
+	}
+	if c.at > 0 {
+		want.From = l.out[c.at-1]
+	}
+	if c.ttl > 0 {
+		c.packet.ttl = c.ttl
+	}
+	want.Packet = c.packet.bytes()[ethernetLen:]
+	w.expectTold(want)
 }
 
 // What is no matter of labels is not told: IP, other drops, and what XDP leaves to tc.
@@ -142,7 +158,8 @@ func TestAgentIsNotToldOfTheRest(t *testing.T) {
 		w.space(l)
 		w.label(0, 100, l.ahead(0, Label{Label: 200}))
 		for _, frame := range [][]byte{
-			packet{ttl: 1}.bytes(), packet{payload: 1480}.bytes(), labelled(packet{}.bytes(), entry{101, 1, 0}),
+			packet{ttl: 1}.bytes(), packet{payload: 1480}.bytes(),
+			labelled(packet{}.bytes(), entry{101, 1, 0}),
 		} {
 			w.send(frame, skbuff{})
 		}
@@ -165,7 +182,8 @@ func TestLabelsEndAfter64Hops(t *testing.T) {
 	})
 }
 
-// A node that sends what cannot be walked gets so many answers, and cannot load the agent. Another router's are its own.
+// A node that sends what cannot be walked gets so many answers, and cannot load the agent. Another router's are its
+// own.
 func TestAgentIsToldSoOften(t *testing.T) {
 	inWorld(t, func(w *world) {
 		l := w.line(2)
@@ -180,7 +198,8 @@ func TestAgentIsToldSoOften(t *testing.T) {
 			_, err := w.d.programs.PortIngress.Run(runAt(w.a, frame))
 			w.check(err)
 		}
-		most := unwalkedBurst + int(time.Since(begin)*unwalkedRate/time.Second) + 2 // a tick, and the last one's debt
+		// And one for a tick of the clock, and one for the debt of the last.
+		most := unwalkedBurst + int(time.Since(begin)*unwalkedRate/time.Second) + 2
 		told := len(w.told())
 		if told < unwalkedBurst || told > most {
 			w.Errorf("%d packets were told, want %d to %d", told, unwalkedBurst, most)
@@ -232,7 +251,8 @@ func TestAnswerGoesOnAlongTheLSP(t *testing.T) {
 			w.name = fmt.Sprintf("IPv6 %v", v6)
 			w.check(w.say(w.a, labelled(p.bytes(), entry{100, 2, 3}, entry{50, 9, 1})))
 			var told []Unwalked
-			for deadline := time.Now().Add(5 * time.Second); len(told) == 0 && time.Now().Before(deadline); {
+			deadline := time.Now().Add(5 * time.Second)
+			for len(told) == 0 && time.Now().Before(deadline) {
 				told = w.told()
 			}
 			if len(told) != 1 || told[0].Port != l.in[1] {

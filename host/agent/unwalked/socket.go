@@ -16,8 +16,8 @@ import (
 // sendByIP sends an answer by a raw socket in a router's namespace. from is the address of the router that the answer
 // names: that of the interface by which the packet came. It is set, too, if the router has no route (isUnreachable).
 //
-// The socket is open for this one answer: one that stayed open would keep the namespace, and with it the links of a node
-// that has ended, and it would be given all of ICMP that comes to the node.
+// The socket is open for this one answer: one that stayed open would keep the namespace, and with it the links of a
+// node that has ended, and it would be given all of ICMP that comes to the node.
 func sendByIP(ns *os.File, index int, a *answer.Answer) (from netip.Addr, err error) {
 	message, err := a.Message()
 	if err != nil {

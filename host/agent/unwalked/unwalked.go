@@ -1,8 +1,9 @@
 // Package unwalked answers packets with labels that routers cannot send on, in the place of routers' kernels, most of
-// which know nothing of labels: by ICMP, with the labels (package answer). It sees such packets (datapath.Unwalked), and
-// no others. What goes wrong with an answer is counted: its packet is lost either way, and its sender may send again.
+// which know nothing of labels: by ICMP, with the labels (package answer). It sees such packets (datapath.Unwalked),
+// and no others. What goes wrong with an answer is counted: its packet is lost either way, and its sender may send
+// again.
 //
-//	ring buffer -> router by port -> answer.Of -> raw socket of the router, or along the LSP
+//	ring buffer -> router by port -> limit of its slice -> answer.Of -> raw socket of the router, or along the LSP
 package unwalked
 
 import (
@@ -30,6 +31,14 @@ const (
 	Alert   = "router alert" // for a process of the router's, of which there is none
 	Unknown = "unknown"      // the router is gone, or was never known
 	Failed  = "failed"       // the answer could not be sent
+
+	Withheld = "withheld" // its slice gets no more answers in this second
+)
+
+// What a slice can make the host do: the programs bound what they tell of each router, and a slice has many.
+const (
+	answersPerSecond = 100
+	answersAtOnce    = 200
 )
 
 // Unwalked answers. Its methods may be called from many goroutines.
@@ -40,15 +49,16 @@ type Unwalked struct {
 
 	mu     sync.Mutex // guards what follows
 	path   machine.DataPath
-	reader machine.UnwalkedReader // nil: nothing is read
-	done   chan struct{}          // closed when the reader's goroutine has ended
-	places map[int]place          // by the substrate's port
+	reader machine.UnwalkedReader   // nil: nothing is read
+	done   chan struct{}            // closed when the reader's goroutine has ended
+	places map[int]place            // by the substrate's port
+	limits map[uint16]*rate.Limiter // by slice
 }
 
 // place is a router's end of a link.
 type place struct {
-	router    fastpath.Router
-	Interface int // its ifindex in the router
+	router fastpath.Router
+	inside int // the interface's ifindex in the router
 }
 
 // New gives one that reads nothing yet. count is called with what became of each packet.
@@ -56,23 +66,10 @@ func New(log *slog.Logger, count func(outcome string)) *Unwalked {
 	return &Unwalked{log: log, count: count, warns: rate.Sometimes{First: 1, Interval: time.Minute}}
 }
 
-// Sync makes it answer for these routers, of which those that have no labels are left out. path is nil where there is no
-// data path.
+// Sync makes it answer for these routers, of which those that have no labels are left out. path is nil where there is
+// no data path.
 func (u *Unwalked) Sync(path machine.DataPath, routers map[sliver.ID]fastpath.Router) {
-	places := make(map[int]place)
-	for _, r := range routers {
-		if r.Labels.Space == 0 {
-			continue
-		}
-		for inside, port := range r.Legs {
-			places[port] = place{r, inside}
-		}
-	}
-	u.mu.Lock()
-	u.places = places
-	changed := u.path != path
-	u.mu.Unlock()
-	if !changed {
+	if !u.setRouters(path, routers) {
 		return
 	}
 	u.Close()
@@ -88,6 +85,28 @@ func (u *Unwalked) Sync(path machine.DataPath, routers map[sliver.ID]fastpath.Ro
 	defer u.mu.Unlock()
 	u.path, u.reader, u.done = path, reader, make(chan struct{})
 	go u.run(path, reader, u.done)
+}
+
+// setRouters reports whether the data path is another one than before.
+func (u *Unwalked) setRouters(path machine.DataPath, routers map[sliver.ID]fastpath.Router) (changed bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	was := u.limits
+	u.places, u.limits = make(map[int]place), make(map[uint16]*rate.Limiter)
+	for _, r := range routers {
+		if r.Labels.Space == 0 {
+			continue
+		}
+		for inside, port := range r.Legs {
+			u.places[port] = place{router: r, inside: inside}
+		}
+		if limit := was[r.Slice]; limit != nil {
+			u.limits[r.Slice] = limit
+		} else if u.limits[r.Slice] == nil {
+			u.limits[r.Slice] = rate.NewLimiter(answersPerSecond, answersAtOnce)
+		}
+	}
+	return u.path != path
 }
 
 // Close ends it, but for Sync.
@@ -124,12 +143,16 @@ func (u *Unwalked) run(path machine.DataPath, reader machine.UnwalkedReader, don
 func (u *Unwalked) answer(path machine.DataPath, p *datapath.Unwalked) string {
 	u.mu.Lock()
 	at, known := u.places[p.Port]
+	limit := u.limits[at.router.Slice]
 	u.mu.Unlock()
 	if !known || at.router.Labels.Space != p.Space {
 		return Unknown
 	}
 	if p.Why == datapath.RouterAlert {
 		return Alert
+	}
+	if !limit.Allow() {
+		return Withheld
 	}
 	a, ok := answer.Of(refused(p))
 	if !ok {
@@ -160,7 +183,7 @@ func (u *Unwalked) send(path machine.DataPath, p *datapath.Unwalked, at place, a
 		return "", err
 	}
 	defer func() { _ = ns.Close() }()
-	from, err := sendByIP(ns, at.Interface, a)
+	from, err := sendByIP(ns, at.inside, a)
 	if err == nil || !isUnreachable(err) {
 		return ByIP, err
 	}

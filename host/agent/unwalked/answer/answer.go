@@ -5,6 +5,7 @@ package answer
 import (
 	"encoding/binary"
 	"net/netip"
+	"slices"
 
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
@@ -148,24 +149,22 @@ func isError4(p gopacket.Packet, ip *layers.IPv4) bool {
 	return true
 }
 
-// isError6 reports whether a packet is an error of ICMPv6, a redirect, a fragment but the first, or one of which that is
-// not known: its headers do not end in what is there.
+// isError6 reports whether a packet is an error of ICMPv6, a redirect, a fragment but the first, or one of which that
+// is not known: its headers do not end in what is there.
 func isError6(p gopacket.Packet, ip *layers.IPv6) bool {
 	const firstInformational = 128 // RFC 4443, 2.1
 	if f, ok := p.Layer(layers.LayerTypeIPv6Fragment).(*layers.IPv6Fragment); ok {
-		// gopacket reads no further.
-		return f.FragmentOffset != 0 || f.NextHeader != layers.IPProtocolUDP && f.NextHeader != layers.IPProtocolTCP
+		known := f.NextHeader == layers.IPProtocolUDP || f.NextHeader == layers.IPProtocolTCP
+		return f.FragmentOffset != 0 || !known // gopacket reads no further
 	}
 	if l, ok := p.Layer(layers.LayerTypeICMPv6).(*layers.ICMPv6); ok {
 		t := l.TypeCode.Type()
 		return t < firstInformational || t == layers.ICMPv6TypeRedirect
 	}
-	switch last := lastHeader(p, ip); last {
-	case layers.IPProtocolICMPv6, layers.IPProtocolIPv6HopByHop, layers.IPProtocolIPv6Routing,
-		layers.IPProtocolIPv6Destination, layers.IPProtocolIPv6Fragment:
-		return true
-	}
-	return false
+	return slices.Contains([]layers.IPProtocol{
+		layers.IPProtocolICMPv6, layers.IPProtocolIPv6HopByHop, layers.IPProtocolIPv6Routing,
+		layers.IPProtocolIPv6Destination, layers.IPProtocolIPv6Fragment,
+	}, lastHeader(p, ip))
 }
 
 // lastHeader gives the protocol behind the last header of IPv6 that could be read.

@@ -69,26 +69,31 @@ func TestAnswers(t *testing.T) {
 		{Label: 16, TC: 3, TTL: 1}, {Label: 1048575, TTL: 64, S: true},
 	}}}
 	padded := func(b []byte) []byte { return append(bytes.Clone(b), make([]byte, quoted-len(b))...) }
+	exceeded := func(kind icmp.Type, data []byte) icmp.Message {
+		return icmp.Message{Type: kind, Body: &icmp.TimeExceeded{Data: data, Extensions: labels}}
+	}
+	const exceeded4, exceeded6 = ipv4.ICMPTypeTimeExceeded, ipv6.ICMPTypeTimeExceeded
 	for name, c := range map[string]struct {
 		refused Refused
 		want    icmp.Message
 		mtu     int // of IPv4
 	}{
 		"TTL": {Refused{Packet: short4, Labels: stack},
-			icmp.Message{Type: ipv4.ICMPTypeTimeExceeded, Body: &icmp.TimeExceeded{Data: padded(short4), Extensions: labels}}, 0},
+			exceeded(exceeded4, padded(short4)), 0},
 		"TTL of a long packet": {Refused{Packet: long4, Labels: stack},
-			icmp.Message{Type: ipv4.ICMPTypeTimeExceeded, Body: &icmp.TimeExceeded{Data: long4[:quoted], Extensions: labels}}, 0},
+			exceeded(exceeded4, long4[:quoted]), 0},
 		"TTL of a packet with padding": {Refused{Packet: append(bytes.Clone(short4), 0xff, 0xff), Labels: stack},
-			icmp.Message{Type: ipv4.ICMPTypeTimeExceeded, Body: &icmp.TimeExceeded{Data: padded(short4), Extensions: labels}}, 0},
+			exceeded(exceeded4, padded(short4)), 0},
 		"TTL, fragments allowed": {Refused{Packet: mayBeCut, Labels: stack},
-			icmp.Message{Type: ipv4.ICMPTypeTimeExceeded, Body: &icmp.TimeExceeded{Data: mayBeCut[:quoted], Extensions: labels}}, 0},
+			exceeded(exceeded4, mayBeCut[:quoted]), 0},
 		"hop limit": {Refused{Packet: short6, Labels: stack},
-			icmp.Message{Type: ipv6.ICMPTypeTimeExceeded, Body: &icmp.TimeExceeded{Data: padded(short6), Extensions: labels}}, 0},
+			exceeded(exceeded6, padded(short6)), 0},
 		"too big": {Refused{Packet: long4, Labels: stack, TooBig: true, MTU: 1492},
 			icmp.Message{Type: ipv4.ICMPTypeDestinationUnreachable, Code: 4,
 				Body: &icmp.DstUnreach{Data: long4[:quoted], Extensions: labels}}, 1492},
 		"too big, IPv6": {Refused{Packet: long6, Labels: stack, TooBig: true, MTU: 1492},
-			icmp.Message{Type: ipv6.ICMPTypePacketTooBig, Body: &icmp.PacketTooBig{MTU: 1492, Data: long6[:quoted]}}, 0},
+			icmp.Message{Type: ipv6.ICMPTypePacketTooBig,
+				Body: &icmp.PacketTooBig{MTU: 1492, Data: long6[:quoted]}}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, ok := Of(c.refused)
