@@ -70,8 +70,8 @@ func (d *DataPath) ReadUnwalked() (*UnwalkedReader, error) {
 	return &UnwalkedReader{ring: ring, frames: frames}, nil
 }
 
-// Read waits for a packet. It fails with os.ErrClosed after Close. What cannot be read (no IP behind the labels, or more
-// labels than are told) and what is older than a second is left out.
+// Read waits for a packet. It fails with os.ErrClosed after Close. What cannot be read (no IP behind the labels, or
+// more labels than are told) and what is older than a second is left out.
 func (r *UnwalkedReader) Read() (Unwalked, error) {
 	for {
 		if err := r.ring.ReadInto(&r.record); err != nil {
@@ -159,9 +159,9 @@ func lowerTTL(ip []byte, by int) bool {
 	return false
 }
 
-// SendOn makes an IP packet go on along the LSP in the place of one that the router could not send on (RFC 3032, 2.3.2):
-// with the same labels, whose TTL is 255, it comes to the router by the same way. The calling thread must be in the
-// namespace of the ports.
+// SendOn makes an IP packet go on along the LSP in the place of one that the router could not send on (RFC 3032,
+// 2.3.2): with the same labels, whose TTL is 255, it comes to the router by the same way. The calling thread must be in
+// the namespace of the ports.
 func (d *DataPath) SendOn(u *Unwalked, ip []byte) error {
 	var to objectLeg
 	if err := d.maps.Legs.Lookup(uint32(u.Port), &to); err != nil {

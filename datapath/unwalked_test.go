@@ -83,8 +83,8 @@ var toldCases = []toldCase{
 		return l.ahead(0, Label{Label: 201}, Label{Label: 200}).uniform()
 	}, at: 1, why: TTLExpired, labels: []entry{{200, 1, 0}, {201, 1, 0}}, ttl: 1},
 	{name: "twelve labels", came: twelve(), why: TTLExpired, labels: twelve()},
-	{name: "too big", packet: bigPacket, came: []entry{{100, 64, 0}, {50, 9, 0}, {51, 9, 0}}, why: TooBig, room: 1400,
-		labels: []entry{{100, 64, 0}, {50, 9, 0}, {51, 9, 0}}},
+	{name: "too big", packet: bigPacket, came: []entry{{100, 64, 0}, {50, 9, 0}, {51, 9, 0}},
+		why: TooBig, room: 1400, labels: []entry{{100, 64, 0}, {50, 9, 0}, {51, 9, 0}}},
 	{name: "too big with two more labels", packet: bigPacket, came: []entry{{100, 64, 0}}, of: func(l line) NHLFE {
 		return l.ahead(0, Label{Label: 16}, Label{Label: 17}, Label{Label: 18})
 	}, why: TooBig, room: 1392, labels: []entry{{100, 64, 0}}},
@@ -139,7 +139,8 @@ func (w *world) expectToldOf(c toldCase, v6 bool) {
 	}
 	w.send(labelled(c.packet.bytes(), c.came...), skbuff{})
 	want := Unwalked{
-		Space: uint32(c.at + 1), Port: l.in[c.at], From: w.a, Why: c.why, Room: c.room, Labels: stackOf(c.labels),
+		Space: uint32(c.at + 1), Port: l.in[c.at], From: w.a, Why: c.why, Room: c.room,
+		Labels: stackOf(c.labels),
 	}
 	if c.at > 0 {
 		want.From = l.out[c.at-1]

@@ -40,9 +40,9 @@ enum punt {
 	 */
 	PUNT_SUPER_FRAME,
 
-	/* With labels, which no kernel sees: the frame is dropped (frame.drop says why), and the agent is told of it. */
-	PUNT_AGENT,    /* which answers, where there is something to answer (unwalked.h) */
-	PUNT_WITHHELD, /* or would, but there were too many */
+	/* With labels, which no kernel sees: the frame is dropped, and frame.drop says why. */
+	PUNT_AGENT,    /* the agent is told of it (unwalked.h) */
+	PUNT_WITHHELD, /* it would be, but there were too many */
 
 	PUNTS, /* their number */
 

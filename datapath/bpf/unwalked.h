@@ -23,7 +23,7 @@
 #include "punt.h"
 #include "reasons.h"
 
-/* Ethernet, twelve labels, and the 128 bytes of a packet that ICMP quotes at least (RFC 4884, 4.6). */
+/* Ethernet, twelve labels, and the 128 bytes of a packet that ICMP quotes at least (RFC 4884, 3). */
 #define UNWALKED_BYTES 192
 
 struct unwalked {
@@ -48,8 +48,8 @@ struct {
 } unwalked_frames SEC(".maps");
 
 /*
- * Each router's token bucket: when it would be full again, in ns by the coarse clock. By router id. So much is told of a
- * router in a second, and at once; the kernel bounds its own answers by net.ipv4.icmp_ratelimit.
+ * Each router's token bucket: when it would be full again, in ns by the coarse clock. By router id. So much is told of
+ * a router in a second, and at once; the kernel bounds its own answers by net.ipv4.icmp_ratelimit.
  */
 #define UNWALKED_RATE 20  /* datapath.unwalkedRate */
 #define UNWALKED_BURST 40 /* datapath.unwalkedBurst */
@@ -109,8 +109,8 @@ static __always_inline bool tell(struct __sk_buff *skb, struct frame *f, enum re
 }
 
 /*
- * The frame is dropped, perhaps by a router because of its labels. No global function: hosts without labels have nothing
- * of it.
+ * The frame is dropped, perhaps by a router because of its labels. No global function: hosts without labels have
+ * nothing of it.
  */
 static __noinline int tell_agent(struct __sk_buff *skb, struct frame *f, enum reason why)
 {

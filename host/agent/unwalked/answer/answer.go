@@ -38,8 +38,7 @@ type Answer struct {
 }
 
 // quoted is how many bytes of the packet are in the answer. So many are there at least where labels follow them
-// (RFC 4884, 5.1), and tools that look for the labels without knowing of the length attribute look behind as many
-// (5.5).
+// (RFC 4884, 3), and tools that look for the labels without knowing of the length attribute look behind as many (5.3).
 const quoted = 128
 
 // Of gives the answer. There is none (false) where RFC 1122, 3.2.2 and RFC 4443, 2.4 want none: to errors of ICMP,
@@ -61,7 +60,7 @@ func Of(r Refused) (*Answer, bool) {
 }
 
 func stackOf(labels []Label) *icmp.MPLSLabelStack {
-	const class, incoming = 1, 1 // RFC 4950, 3
+	const class, incoming = 1, 1 // RFC 4950
 	s := &icmp.MPLSLabelStack{Class: class, Type: incoming}
 	for i, l := range labels {
 		s.Labels = append(s.Labels, icmp.MPLSLabel{
@@ -103,7 +102,7 @@ func of6(r Refused, labels []icmp.Extension) (*Answer, bool) {
 	}
 	from, _ := netip.AddrFromSlice(ip.SrcIP)
 	data := quote(r.Packet, header+int(ip.Length))
-	if r.TooBig { // it has no place for labels (RFC 4884, 4), and groups get it, too
+	if r.TooBig { // it has no place for labels (RFC 4884, 4.6), and groups get it, too
 		return &Answer{from, icmp.Message{
 			Type: ipv6.ICMPTypePacketTooBig, Body: &icmp.PacketTooBig{MTU: r.MTU, Data: data},
 		}}, true
