@@ -26,6 +26,7 @@ PURE := $(addprefix ./,cmd/... \
 	$(addprefix control/,api/... client/... controller/... events/... pki/... rest/... store/...) \
 	$(addprefix host/,member/... plan/... reconcile/... routing/... undo/...) \
 	$(addprefix host/agent/,drive/... failures/... metrics/... observe/... report/... serve/... waits/...) \
+	host/agent/unwalked/answer/... \
 	i3/... model/... signalling/... tools/...)
 PROGRAM := ./datapath/... ./i3/server
 E2E := ./test/e2e/...

@@ -119,6 +119,7 @@ func (d *DataPath) byName() map[string]**ebpf.Program {
 		objectProgTakenOver:        &d.programs.TakenOver,
 		objectProgPassXdp:          &d.programs.PassXdp,
 		objectProgSlowInject:       &d.programs.SlowInject,
+		objectProgEnterPort:        &d.programs.EnterPort,
 		objectProgLinecard:         &d.programs.Linecard,
 		objectProgUnderlayIngress:  &d.programs.UnderlayIngress,
 		objectProgUnderlayPackets:  &d.programs.UnderlayPackets,

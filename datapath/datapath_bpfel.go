@@ -25,7 +25,7 @@ type objectCounters struct {
 	WalkedIn  objectTraffic
 	WalkedOut objectTraffic
 	Emerged   objectTraffic
-	Dropped   [25]uint64
+	Dropped   [26]uint64
 }
 
 type objectEncapsulation struct {
@@ -43,6 +43,16 @@ type objectEnd struct {
 	_     structs.HostLayout
 	Kind  objectTunnelKind
 	Local [16]uint8
+}
+
+type objectLabelEdit struct {
+	_       structs.HostLayout
+	Hidden  uint8
+	Popped  uint8
+	Pushed  uint8
+	Pad     uint8
+	Lowered uint32
+	Entry   [4]uint32
 }
 
 type objectLabelKey struct {
@@ -150,7 +160,9 @@ const (
 	objectPuntPUNT_LEASE           objectPunt = 19
 	objectPuntPUNT_INCONSISTENT    objectPunt = 20
 	objectPuntPUNT_SUPER_FRAME     objectPunt = 21
-	objectPuntPUNTS                objectPunt = 22
+	objectPuntPUNT_AGENT           objectPunt = 22
+	objectPuntPUNT_WITHHELD        objectPunt = 23
+	objectPuntPUNTS                objectPunt = 24
 	objectPuntUNEXAMINED           objectPunt = 252
 	objectPuntAGAIN                objectPunt = 253
 	objectPuntDROPPED              objectPunt = 254
@@ -159,7 +171,7 @@ const (
 
 type objectPunted struct {
 	_      structs.HostLayout
-	Frames [22]uint64
+	Frames [24]uint64
 }
 
 type objectReason uint32
@@ -190,7 +202,8 @@ const (
 	objectReasonREASON_LABEL_STACK    objectReason = 22
 	objectReasonREASON_ROUTER_ALERT   objectReason = 23
 	objectReasonREASON_LSP_DOWN       objectReason = 24
-	objectReasonREASONS               objectReason = 25
+	objectReasonREASON_LABEL_LOOP     objectReason = 25
+	objectReasonREASONS               objectReason = 26
 )
 
 type objectRouter struct {
@@ -280,7 +293,20 @@ type objectUnderlay struct {
 	Received objectTraffic
 	Sent     objectTraffic
 	ByCard   uint64
-	Dropped  [25]uint64
+	Dropped  [26]uint64
+}
+
+type objectUnwalked struct {
+	_        structs.HostLayout
+	Time     uint64
+	Space    uint32
+	At       uint32
+	From     uint32
+	Why      uint32
+	Room     uint32
+	Captured uint32
+	Edit     objectLabelEdit
+	Bytes    [192]uint8
 }
 
 type objectUplink struct {
@@ -333,9 +359,12 @@ const (
 	objectMapTunnels           = "tunnels"
 	objectMapUdpOwners         = "udp_owners"
 	objectMapUnderlays         = "underlays"
+	objectMapUnwalkedFrames    = "unwalked_frames"
+	objectMapUnwalkedFull      = "unwalked_full"
 	objectMapUplinks           = "uplinks"
 	objectMapWalks             = "walks"
 	objectMapWalksXdp          = "walks_xdp"
+	objectProgEnterPort        = "enter_port"
 	objectProgLinecard         = "linecard"
 	objectProgPassXdp          = "pass_xdp"
 	objectProgPortIngress      = "port_ingress"
@@ -350,6 +379,7 @@ const (
 	objectProgWalkOnXdp        = "walk_on_xdp"
 	objectVarPuntNames         = "punt_names"
 	objectVarReasonNames       = "reason_names"
+	objectVarUnwalkedRecord    = "unwalked_record"
 	objectVarWithCard          = "with_card"
 	objectVarWithIpv6Underlay  = "with_ipv6_underlay"
 	objectVarWithMet           = "with_met"
@@ -404,6 +434,7 @@ type objectSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type objectProgramSpecs struct {
+	EnterPort        *ebpf.ProgramSpec `ebpf:"enter_port"`
 	Linecard         *ebpf.ProgramSpec `ebpf:"linecard"`
 	PassXdp          *ebpf.ProgramSpec `ebpf:"pass_xdp"`
 	PortIngress      *ebpf.ProgramSpec `ebpf:"port_ingress"`
@@ -460,6 +491,8 @@ type objectMapSpecs struct {
 	Tunnels         *ebpf.MapSpec `ebpf:"tunnels"`
 	UdpOwners       *ebpf.MapSpec `ebpf:"udp_owners"`
 	Underlays       *ebpf.MapSpec `ebpf:"underlays"`
+	UnwalkedFrames  *ebpf.MapSpec `ebpf:"unwalked_frames"`
+	UnwalkedFull    *ebpf.MapSpec `ebpf:"unwalked_full"`
 	Uplinks         *ebpf.MapSpec `ebpf:"uplinks"`
 	Walks           *ebpf.MapSpec `ebpf:"walks"`
 	WalksXdp        *ebpf.MapSpec `ebpf:"walks_xdp"`
@@ -471,6 +504,7 @@ type objectMapSpecs struct {
 type objectVariableSpecs struct {
 	PuntNames        *ebpf.VariableSpec `ebpf:"punt_names"`
 	ReasonNames      *ebpf.VariableSpec `ebpf:"reason_names"`
+	UnwalkedRecord   *ebpf.VariableSpec `ebpf:"unwalked_record"`
 	WithCard         *ebpf.VariableSpec `ebpf:"with_card"`
 	WithIpv6Underlay *ebpf.VariableSpec `ebpf:"with_ipv6_underlay"`
 	WithMet          *ebpf.VariableSpec `ebpf:"with_met"`
@@ -541,6 +575,8 @@ type objectMaps struct {
 	Tunnels         *ebpf.Map `ebpf:"tunnels"`
 	UdpOwners       *ebpf.Map `ebpf:"udp_owners"`
 	Underlays       *ebpf.Map `ebpf:"underlays"`
+	UnwalkedFrames  *ebpf.Map `ebpf:"unwalked_frames"`
+	UnwalkedFull    *ebpf.Map `ebpf:"unwalked_full"`
 	Uplinks         *ebpf.Map `ebpf:"uplinks"`
 	Walks           *ebpf.Map `ebpf:"walks"`
 	WalksXdp        *ebpf.Map `ebpf:"walks_xdp"`
@@ -586,6 +622,8 @@ func (m *objectMaps) Close() error {
 		m.Tunnels,
 		m.UdpOwners,
 		m.Underlays,
+		m.UnwalkedFrames,
+		m.UnwalkedFull,
 		m.Uplinks,
 		m.Walks,
 		m.WalksXdp,
@@ -598,6 +636,7 @@ func (m *objectMaps) Close() error {
 type objectVariables struct {
 	PuntNames        *ebpf.Variable `ebpf:"punt_names"`
 	ReasonNames      *ebpf.Variable `ebpf:"reason_names"`
+	UnwalkedRecord   *ebpf.Variable `ebpf:"unwalked_record"`
 	WithCard         *ebpf.Variable `ebpf:"with_card"`
 	WithIpv6Underlay *ebpf.Variable `ebpf:"with_ipv6_underlay"`
 	WithMet          *ebpf.Variable `ebpf:"with_met"`
@@ -614,6 +653,7 @@ type objectVariables struct {
 //
 // It can be passed to loadObjectObjects or ebpf.CollectionSpec.LoadAndAssign.
 type objectPrograms struct {
+	EnterPort        *ebpf.Program `ebpf:"enter_port"`
 	Linecard         *ebpf.Program `ebpf:"linecard"`
 	PassXdp          *ebpf.Program `ebpf:"pass_xdp"`
 	PortIngress      *ebpf.Program `ebpf:"port_ingress"`
@@ -630,6 +670,7 @@ type objectPrograms struct {
 
 func (p *objectPrograms) Close() error {
 	return _ObjectClose(
+		p.EnterPort,
 		p.Linecard,
 		p.PassXdp,
 		p.PortIngress,

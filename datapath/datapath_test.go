@@ -119,7 +119,8 @@ func TestStructsAreLaidOutAsInC(t *testing.T) {
 		"traffic": objectTraffic{}, "punted": objectPunted{}, "leg": objectLeg{},
 		"tunnel": objectTunnel{}, "end": objectEnd{}, "encapsulation": objectEncapsulation{},
 		"uplink": objectUplink{}, "underlay": objectUnderlay{}, "meter": objectMeter{},
-		"label_key": objectLabelKey{}, "nhlfe": objectNhlfe{}} {
+		"label_key": objectLabelKey{}, "nhlfe": objectNhlfe{},
+		"label_edit": objectLabelEdit{}, "unwalked": objectUnwalked{}} {
 		var c *btf.Struct
 		if err := spec.Types.TypeByName(name, &c); err != nil {
 			t.Fatal(err)
@@ -155,7 +156,8 @@ func TestConstantsAreThoseOfC(t *testing.T) {
 		"stray", "malformed", "fragment", "unknown tunnel", "congestion", "vlan tags", "super frame",
 		"no uplink",
 		"no route", "storm", "off underlay", "policed", "no program", "checksum",
-		"unknown label", "label ttl", "label stack", "router alert", "lsp down"}
+		"unknown label", "label ttl", "label stack", "router alert", "lsp down",
+		"label loop"}
 	if diff := cmp.Diff(want, have); diff != "" {
 		t.Error(diff)
 	}

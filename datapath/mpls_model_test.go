@@ -22,6 +22,17 @@ type modelFrame struct {
 	hops         int    // routers that it has passed
 	why          string // it was dropped, or punted; empty: neither
 	punted       bool
+
+	arrived Unwalked // the labels with which it came to the router where it is,
+	ttlThen int      // and the TTL of IP
+}
+
+// arrive notes what the frame is like when it comes to a router.
+func (f *modelFrame) arrive() {
+	f.arrived, f.ttlThen = Unwalked{}, f.ttl
+	for _, e := range slices.Backward(slices.Concat(f.came, f.pushed)) {
+		f.arrived.Labels = append(f.arrived.Labels, StackEntry{e.label, e.class, e.ttl})
+	}
 }
 
 func (f *modelFrame) top() *entry {
@@ -68,6 +79,7 @@ func (f *modelFrame) setTTL(ttl int) bool {
 // walk takes the frame through the routers, until it is at the end of the line.
 func (m model) walk(f *modelFrame, v6 bool) {
 	for router := range m.labels {
+		f.arrive()
 		for again := true; again; {
 			again, f.why, f.punted = m.visit(router, f, v6)
 			if f.why != "" {
@@ -254,6 +266,19 @@ func (w *world) anyTables(r *rand.Rand, l line) (m model) {
 	return m
 }
 
+// expectedOf gives what the agent is told of a frame that was dropped.
+func (w *world) expectedOf(l line, p packet, f *modelFrame, from int) []Unwalked {
+	why, told := map[string]Obstacle{"label ttl": TTLExpired, "router alert": RouterAlert}[f.why]
+	if !told {
+		return nil
+	}
+	u := f.arrived
+	u.Why, u.Space, u.Port, u.From = why, uint32(f.hops+1), l.in[f.hops], from
+	p.ttl = f.ttlThen
+	u.Packet = p.bytes()[ethernetLen:]
+	return []Unwalked{u}
+}
+
 func (w *world) compare(l line, p packet, f *modelFrame, have outcome) {
 	w.Helper()
 	if f.why != "" && !f.punted {
@@ -261,7 +286,12 @@ func (w *world) compare(l line, p packet, f *modelFrame, have outcome) {
 		if f.hops > 0 {
 			at = l.out[f.hops-1]
 		}
-		w.expect(have, verdictShot, have.Frame, l.passed(f.hops, fmt.Sprintf("%s %d", f.why, at)))
+		counted := l.passed(f.hops, fmt.Sprintf("%s %d", f.why, at))
+		defer w.expectTold(w.expectedOf(l, p, f, at)...)
+		if len(w.expectedOf(l, p, f, at)) > 0 {
+			counted[fmt.Sprintf("agent: router %d", l.routers[f.hops])] = 1
+		}
+		w.expect(have, verdictShot, have.Frame, counted)
 		return
 	}
 	to, from, counted := mac(2*f.hops), mac(2*f.hops-1), l.passed(f.hops)

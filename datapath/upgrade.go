@@ -43,7 +43,7 @@ const filtersSince = 11
 
 // nodesSince is one number for all that programs of nodes share with the walk: they call each other, and each reads
 // what the other one left in the record of the work. It rises with each other map that programs of nodes read, too.
-const nodesSince = 16
+const nodesSince = 17
 
 var upgrades = map[string]upgrade{
 	objectMapPorts: {13, carried},
@@ -92,11 +92,14 @@ var upgrades = map[string]upgrade{
 	objectMapUdpOwners: {nodesSince, rebuilt}, // until then the kernel has what comes to UDP ports
 
 	objectMapLabels:      {15, rebuilt}, // until then what carries labels is dropped
-	objectMapLabelStacks: {15, reset},
+	objectMapLabelStacks: {17, reset},
 
-	objectMapCounts:    {15, reset},
-	objectMapPunts:     {4, reset},
-	objectMapUnderlays: {15, reset},
+	objectMapUnwalkedFrames: {17, reset},
+	objectMapUnwalkedFull:   {17, reset},
+
+	objectMapCounts:    {17, reset},
+	objectMapPunts:     {17, reset},
+	objectMapUnderlays: {17, reset},
 }
 
 // share pins maps of the older data path among ours, where they are the same. What is pinned there already stays.

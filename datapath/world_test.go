@@ -25,6 +25,7 @@ type world struct {
 	emerged  uint64           // frames out of tunnels, when counters were last taken
 	gathers  bool             // the line card sends them to a device that makes super-frames
 	takesXDP bool             // devices of new ports take frames from XDP
+	reader   *UnwalkedReader  // nil: nothing has been read
 }
 
 // Kinds of next hops (bpf/fib.h).
@@ -63,6 +64,9 @@ func newWorld(b *bench, d *DataPath) *world {
 }
 
 func (w *world) close() {
+	if w.reader != nil {
+		w.check(w.reader.Close())
+	}
 	for _, s := range w.stations {
 		w.check(s.close())
 	}
@@ -301,6 +305,7 @@ func (w *world) take() map[string]uint64 {
 			all[fmt.Sprintf("%s: router %d", why, id)] = n
 		}
 		w.check(w.d.SetPunted(id, nil))
+		w.check(w.d.maps.UnwalkedFull.Put(id, uint64(0)))
 	}
 	return all
 }

@@ -77,16 +77,26 @@ struct {
 /* What every router does with the labels that say nothing but what is behind them. */
 static const struct nhlfe explicit_null = {.operation = LABEL_POP, .flags = LABEL_UNIFORM};
 
-/* The label stack of the frame at work. One for each CPU, as the record of the frame is (frame.h). */
-struct label_stack {
-	__u8 used;   /* the frame has labels, or had */
+/* What has become of the labels that a frame came with, and of its IP header. */
+struct label_edit {
 	__u8 hidden; /* IP is behind labels that the frame came with: the copy does not have it at its place */
 	__u8 popped; /* of the labels that the frame came with */
 	__u8 pushed;
-	__u32 aged;    /* hops that the header's TTL does not have to be lowered for any more */
+	__u8 pad;
 	__u32 lowered; /* by so much has the TTL of IP been lowered */
-	__u32 sum;     /* of what was popped, to be added to a sum of the frame */
 	__be32 entry[MAX_LABELS]; /* pushed, the lowest first */
+};
+
+/* The label stack of the frame at work. One for each CPU, as the record of the frame is (frame.h). */
+struct label_stack {
+	struct label_edit is;
+	struct label_edit came; /* as it was when the frame came to the router where it is (unwalked.h), */
+	__u32 arrived;		/* and frame.packet */
+	__u32 room;		/* of what is too big: of what length it would fit, as it came */
+	__u32 used;		/* the frame has labels, or had */
+	__u32 aged; /* hops that the header's TTL does not have to be lowered for any more */
+	__u32 sum;  /* of what was popped, to be added to a sum of the frame */
+	__u32 pad;
 };
 
 struct {
@@ -102,6 +112,18 @@ static __always_inline struct label_stack *find_label_stack(void)
 	__u32 zero = 0;
 
 	return bpf_map_lookup_elem(&label_stacks, &zero);
+}
+
+/* The frame meets its first label: one that it came with (hidden), or one that it gets. */
+static __always_inline void begin_stack(struct label_stack *s, bool hidden)
+{
+	s->used = true;
+	s->is.hidden = hidden;
+	s->is.popped = 0;
+	s->is.pushed = 0;
+	s->is.lowered = 0;
+	s->aged = 0;
+	s->sum = 0;
 }
 
 #define ENTRY_LABEL(e) ((e) >> 12)
@@ -144,22 +166,22 @@ static __always_inline void resize(struct frame *f, __s32 bytes)
 static __always_inline __u64 read_top(const struct frame *f, const struct label_stack *s)
 {
 	const half *came = (const void *)&f->header.ip4;
-	__u32 n = s->pushed;
+	__u32 n = s->is.pushed;
 
 	if (n)
-		return bpf_ntohl(s->entry[within(n - 1)]);
-	n = s->popped;
-	if (!s->hidden || n >= MAX_LABELS || f->length < ETH_HLEN + sizeof(*came))
+		return bpf_ntohl(s->is.entry[within(n - 1)]);
+	n = s->is.popped;
+	if (!s->is.hidden || n >= MAX_LABELS || f->length < ETH_HLEN + sizeof(*came))
 		return NO_ENTRY;
 	return bpf_ntohl(came[within(n)]);
 }
 
 static __always_inline void pop_top(struct frame *f, struct label_stack *s, __u32 entry)
 {
-	if (s->pushed) {
-		s->pushed--;
+	if (s->is.pushed) {
+		s->is.pushed--;
 	} else {
-		s->popped++;
+		s->is.popped++;
 		s->sum = sum_add(s->sum, ~bpf_htonl(entry));
 	}
 	resize(f, -(__s32)sizeof(__be32));
@@ -167,12 +189,12 @@ static __always_inline void pop_top(struct frame *f, struct label_stack *s, __u3
 
 static __always_inline bool push_top(struct frame *f, struct label_stack *s, __u32 entry)
 {
-	__u32 n = s->pushed;
+	__u32 n = s->is.pushed;
 
 	if (n >= MAX_LABELS)
 		return false;
-	s->entry[within(n)] = bpf_htonl(entry);
-	s->pushed = n + 1;
+	s->is.entry[within(n)] = bpf_htonl(entry);
+	s->is.pushed = n + 1;
 	resize(f, sizeof(__be32));
 	return true;
 }
@@ -184,7 +206,7 @@ static __always_inline bool push_top(struct frame *f, struct label_stack *s, __u
 static __always_inline bool push_all(struct frame *f, struct label_stack *s, const struct nhlfe *n, __u32 below,
 				     __u32 first, __u32 others)
 {
-	__u32 pushed = s->pushed, pushes = n->pushes, ttl = (below & ENTRY_BOTTOM) | first;
+	__u32 pushed = s->is.pushed, pushes = n->pushes, ttl = (below & ENTRY_BOTTOM) | first;
 	const __u32 kept = ENTRY_TC & -(__u32)(n->flags / LABEL_KEEP_TC & 1); /* no branch to be followed */
 
 	if (pushes > MAX_PUSHES || pushed + pushes > MAX_LABELS)
@@ -192,10 +214,10 @@ static __always_inline bool push_all(struct frame *f, struct label_stack *s, con
 	for (__u32 i = 0; i < MAX_PUSHES; i++) {
 		if (i >= pushes)
 			break;
-		s->entry[within(pushed + i)] = bpf_htonl((n->push[i] & ~kept) | (below & kept) | ttl);
+		s->is.entry[within(pushed + i)] = bpf_htonl((n->push[i] & ~kept) | (below & kept) | ttl);
 		ttl = others;
 	}
-	s->pushed = pushed + pushes;
+	s->is.pushed = pushed + pushes;
 	resize(f, pushes * sizeof(__be32));
 	return true;
 }
@@ -204,7 +226,7 @@ static __always_inline bool push_all(struct frame *f, struct label_stack *s, con
 static __always_inline void lower_ip(struct frame *f, struct label_stack *s, __u32 by)
 {
 	age(&f->header, by);
-	s->lowered += by;
+	s->is.lowered += by;
 }
 
 /*
@@ -215,18 +237,18 @@ static __always_inline bool expose_ip(struct frame *f, struct label_stack *s)
 {
 	half *to = (void *)&f->header.ip4;
 	const __u32 ports = sizeof(struct ipv6hdr) / sizeof(*to);
-	__u32 skip = s->popped;
+	__u32 skip = s->is.popped;
 
 	asm volatile("" : "+r"(skip)); /* as within() */
 	skip &= 2 * MAX_LABELS - 1;
 	if (f->length < ETH_HLEN + sizeof(struct iphdr))
 		return false;
-	if (s->hidden) {
+	if (s->is.hidden) {
 		for (__u32 i = 0; i <= ports; i++)
 			to[i] = to[i + skip];
 		if (f->header.ip4.version == 6)
 			to[ports] &= (skip / MAX_LABELS & 1) - 1;
-		s->hidden = 0;
+		s->is.hidden = 0;
 	}
 	switch (f->header.ip4.version) {
 	case 4:
@@ -303,10 +325,12 @@ static __always_inline const struct leg *find_way(const struct nhlfe *n, __u32 r
 static __always_inline enum reason leave_router(struct frame *f, struct label_stack *s, const struct nhlfe *n,
 						const struct leg *out)
 {
-	if (f->packet > out->mtu)
+	if (f->packet > out->mtu) {
+		s->room = out->mtu - (f->packet - s->arrived);
 		return REASON_TOO_BIG;
+	}
 	if (depart(f, n->port, *(const word *)n->mac, out) != WALK_ON)
-		return REASON_LABEL_TTL; /* after 64 hops */
+		return REASON_LABEL_LOOP;
 	s->aged = f->hops;
 	return CONTINUE;
 }
@@ -372,8 +396,12 @@ __noinline int switch_label(struct frame *f)
 	if (!s->used) {
 		if (f->segment)
 			return drop_labelled(f, REASON_SUPER_FRAME);
-		*s = (struct label_stack){.used = 1, .hidden = 1};
+		begin_stack(s, true);
 		f->packet = f->length - ETH_HLEN;
+	}
+	if (f->why != AGAIN) {
+		s->came = s->is;
+		s->arrived = f->packet;
 	}
 	top = read_top(f, s);
 	if (top == NO_ENTRY)
@@ -450,7 +478,7 @@ __noinline int impose_labels(struct frame *f, __u32 ftn)
 		return PUNT_LOOP;
 	below = ENTRY_BOTTOM | class_of_ip(&f->header);
 	if (!s->used)
-		*s = (struct label_stack){.used = 1};
+		begin_stack(s, false);
 	lower_ip(f, s, f->hops - s->aged + 1);
 	first = n->flags & LABEL_UNIFORM ? ttl(&f->header) : n->ttl;
 	f->header.eth.h_proto = bpf_htons(ETH_P_MPLS_UC);
@@ -474,7 +502,7 @@ __noinline int begin_labels(void)
 /*
  * Writes the labels into the copy, before as much of IP's header as routers change, and describes the edit. (Nothing
  * is between: what came with labels that are still on has not had its IP header changed.) Returns false where the frame
- * has met no label.
+ * has met no label. Where the walk ends because it would have too many steps, the router's kernel gets what is left.
  */
 __noinline int settle_labels(struct frame *f)
 {
@@ -484,26 +512,28 @@ __noinline int settle_labels(struct frame *f)
 
 	if (!f || !s || !s->used)
 		return false;
+	if (f->why == AGAIN)
+		f->why = PUNT_LOOP;
 	words = (half *)&f->header.ip4;
-	pushed = s->pushed;
+	pushed = s->is.pushed;
 	asm volatile("" : "+r"(pushed)); /* as within() */
 	pushed &= 2 * MAX_LABELS - 1;
 	if (!is_labelled(f) && f->hops > s->aged)
 		lower_ip(f, s, f->hops - s->aged);
 	sum = s->sum;
-	f->edit.takes = ETH_HLEN + s->popped * sizeof(__be32);
+	f->edit.takes = ETH_HLEN + s->is.popped * sizeof(__be32);
 	f->edit.puts = ETH_HLEN + pushed * sizeof(__be32);
-	if (!s->hidden) {
+	if (!s->is.hidden) {
 		__builtin_memcpy(ip, words, sizeof(ip));
 		if ((*(__u8 *)ip & 0xf0) == 0x60)
-			sum = sum_add(sum, ~(__u32)bpf_htons(s->lowered));
+			sum = sum_add(sum, ~(__u32)bpf_htons(s->is.lowered));
 		for (__u32 i = 0; i < sizeof(ip) / sizeof(*ip); i++)
 			words[pushed + i] = ip[i];
 		f->edit.takes += sizeof(ip);
 		f->edit.puts += sizeof(ip);
 	}
 	for (__u32 i = 0; i < MAX_LABELS; i++) {
-		__be32 entry = s->entry[i];
+		__be32 entry = s->is.entry[i];
 
 		if (i >= pushed)
 			break;

@@ -175,3 +175,13 @@ int slow_inject(struct __sk_buff *skb)
 	count_drop(0, REASON_NO_PROGRAM);
 	return TC_ACT_SHOT;
 }
+
+/*
+ * A frame of the agent's enters at a port, as if the port's node had sent it. It is run by BPF_PROG_TEST_RUN, in the
+ * namespace of the ports, and attached nowhere.
+ */
+SEC("tc")
+int enter_port(struct __sk_buff *skb)
+{
+	return bpf_clone_redirect(skb, skb->cb[0], BPF_F_INGRESS);
+}

@@ -40,6 +40,10 @@ enum punt {
 	 */
 	PUNT_SUPER_FRAME,
 
+	/* With labels, which no kernel sees: the frame is dropped, and frame.drop says why. */
+	PUNT_AGENT,    /* the agent is told of it (unwalked.h) */
+	PUNT_WITHHELD, /* it would be, but there were too many */
+
 	PUNTS, /* their number */
 
 	/* No punts. */

@@ -34,10 +34,11 @@ enum reason {
 
 	/* Of frames with labels (mpls.h), counted at the port by which they left the node before. */
 	REASON_UNKNOWN_LABEL, /* the router has none such, or not from this interface */
-	REASON_LABEL_TTL,     /* ends here, or 64 hops do */
+	REASON_LABEL_TTL,     /* ends here */
 	REASON_LABEL_STACK,   /* more labels than are looked at, or no IP behind the last one */
-	REASON_ROUTER_ALERT,  /* label 1: for a process of the router's, which is not there */
+	REASON_ROUTER_ALERT,  /* label 1: for a process of the router's, which is not there (unwalked.h) */
 	REASON_LSP_DOWN,      /* the next hop's interface is down, or not there */
+	REASON_LABEL_LOOP,    /* after 64 hops */
 
 	REASONS, /* their number */
 };

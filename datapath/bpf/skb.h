@@ -19,6 +19,7 @@
 #include "reasons.h"
 #include "shrink.h"
 #include "unfinished.h"
+#include "unwalked.h"
 #include "walk.h"
 
 #define BY_FRAGS 0xffff /* GSO_BY_FRAGS in the kernel: SCTP's super-frames, of packets that it has made already */
@@ -212,8 +213,12 @@ __noinline int cut_before_labels(struct frame *f)
 /* The one exit. A frame that is to wait gets its class when its header is what the last node would have sent. */
 static __always_inline int leave(struct __sk_buff *skb, struct frame *f, enum reason why)
 {
-	if (with_mpls && f->segment && why == CONTINUE && f->edit.takes != f->edit.puts)
-		return cut_before_labels(f);
+	if (with_mpls) { /* one look at the constant: hosts without labels have nothing of what is here */
+		if (f->segment && why == CONTINUE && f->edit.takes != f->edit.puts)
+			return cut_before_labels(f);
+		if (why != CONTINUE)
+			tell_agent(skb, f, why);
+	}
 	account(f);
 	if (why == CONTINUE)
 		why = write_edit(skb, f);

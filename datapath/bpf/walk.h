@@ -271,8 +271,6 @@ static __always_inline enum reason walk(struct frame *f)
 	if (with_mpls)
 		begin_labels();
 	bpf_loop(MAX_STEPS, step, &t, 0);
-	if (with_mpls && f->why == AGAIN)
-		f->why = PUNT_LOOP;
 	settle(f);
 	return f->drop;
 }

@@ -39,6 +39,7 @@ import (
 	"github.com/pergola-net/pergola/host/agent/serve"
 	"github.com/pergola-net/pergola/host/agent/sockets"
 	"github.com/pergola-net/pergola/host/agent/speakers"
+	"github.com/pergola-net/pergola/host/agent/unwalked"
 	"github.com/pergola-net/pergola/host/member"
 	"github.com/pergola-net/pergola/host/plan"
 	"github.com/pergola-net/pergola/host/sliver"
@@ -75,6 +76,7 @@ type Agent struct {
 	fastPath   *fastpath.FastPath
 	labels     *labels.Labels
 	speakers   *speakers.Speakers
+	unwalked   *unwalked.Unwalked
 	sockets    *sockets.Sockets
 	bound      *bound.Ports
 	reports    *report.Reports
@@ -104,6 +106,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	a.fastPath = fastpath.New(cfg.Log, a.metrics.Differed)
 	a.labels = labels.New(cfg.Log)
 	a.speakers = speakers.New(cfg.Log, a.Wake)
+	a.unwalked = unwalked.New(cfg.Log, a.metrics.Unwalked)
 	a.inputs = inputs.New(inputs.Config{
 		Host: cfg.Host, Cluster: cfg.Cluster, Store: cfg.Store, Contact: contact, Terms: cfg.Terms,
 		Reservable: cfg.Platform.Reservable(), Log: cfg.Log, Fenced: a.isFenced,
@@ -165,6 +168,7 @@ func (a *Agent) close() {
 	a.bound.Wait()
 	a.speakers.Close()
 	a.machine.Runtime.Close()
+	a.unwalked.Close()
 	if err := a.fastPath.Close(); err != nil {
 		a.cfg.Log.Warn("close the fast path", "error", err)
 	}

@@ -89,9 +89,11 @@ func (a *Agent) syncFastPath(at plan.Place, inputs []plan.Input, seen *observe.S
 	a.labels.Add(path, want)
 	a.speakers.Sync(path, signalled)
 	a.speakers.Steer(signalled, want.Routers)
-	a.fastPath.Sync(path, fastpath.Routers(inputs, seen, want.Routers))
+	routers := fastpath.Routers(inputs, seen, want.Routers)
+	a.fastPath.Sync(path, routers)
 	a.labels.Prune(want)
 	a.speakers.Prune(signalled)
+	a.unwalked.Sync(path, routers)
 }
 
 // interruptible gives the context of a plan, which replan ends.

@@ -7,6 +7,7 @@ import (
 	"github.com/pergola-net/pergola/datapath"
 	"github.com/pergola-net/pergola/datapath/fib"
 	"github.com/pergola-net/pergola/datapath/node"
+	"github.com/pergola-net/pergola/kernel/netns"
 )
 
 // FIB is what the fast path knows of routers' kernels. It stays the host network's, which must be open as long as it is
@@ -64,3 +65,11 @@ func (s *HostNetwork) DeleteFTN(space, ftn uint32) error { return s.data.DeleteF
 
 // AllLabels yields what is set, of all label spaces, and as the last an error, if there was one.
 func (s *HostNetwork) AllLabels() iter.Seq2[datapath.LabelEntry, error] { return s.data.AllLabels() }
+
+// ReadUnwalked begins to read packets with labels that routers could not send on.
+func (s *HostNetwork) ReadUnwalked() (*datapath.UnwalkedReader, error) { return s.data.ReadUnwalked() }
+
+// SendOn makes an IP packet go on along the LSP in the place of such a one.
+func (s *HostNetwork) SendOn(u *datapath.Unwalked, ip []byte) error {
+	return netns.In(s.ns, func() error { return s.data.SendOn(u, ip) })
+}

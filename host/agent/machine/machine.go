@@ -99,6 +99,9 @@ type DataPath interface {
 	DeleteLabel(space, label uint32) error
 	DeleteFTN(space, ftn uint32) error
 	AllLabels() iter.Seq2[datapath.LabelEntry, error]
+
+	ReadUnwalked() (UnwalkedReader, error)
+	SendOn(u *datapath.Unwalked, ip []byte) error
 }
 
 // Platform is what a host makes its network of.

@@ -18,6 +18,7 @@ type Metrics struct {
 	passes      prometheus.Histogram
 	actions     *prometheus.CounterVec
 	differences prometheus.Counter
+	unwalked    *prometheus.CounterVec
 }
 
 // New gives metrics of nothing.
@@ -35,12 +36,17 @@ func New() *Metrics {
 			Name: "pergola_fastpath_audit_differences_total",
 			Help: "Differences between mirror and kernels that the continuous audit found.",
 		}),
+		unwalked: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "pergola_labels_unwalked_total",
+			Help: "Packets with labels that routers could not send on and the agent was told of, by what " +
+				"became of them: answered by IP or along the LSP, or why not.",
+		}, []string{"outcome"}),
 	}
 }
 
 // Collectors gives these metrics, and those of what a source counts.
 func (m *Metrics) Collectors(s Source) []prometheus.Collector {
-	return []prometheus.Collector{m.passes, m.actions, m.differences, collector{s}}
+	return []prometheus.Collector{m.passes, m.actions, m.differences, m.unwalked, collector{s}}
 }
 
 // Acted counts an action that ended.
@@ -57,6 +63,9 @@ func (m *Metrics) Passed(begin time.Time) { m.passes.Observe(time.Since(begin).S
 
 // Differed counts differences between mirror and kernels.
 func (m *Metrics) Differed(count int) { m.differences.Add(float64(count)) }
+
+// Unwalked counts a packet with labels that a router could not send on.
+func (m *Metrics) Unwalked(outcome string) { m.unwalked.WithLabelValues(outcome).Inc() }
 
 // Source counts what goes through a host; *serve.Server does.
 type Source interface {
