@@ -62,12 +62,13 @@ func newLSPAdd(a *app) *cobra.Command {
 		Use:   "add ROUTER [ROUTER...] ROUTER",
 		Short: "Add an LSP to a network that runs",
 		Long: `Add an LSP to a network that runs, by the names of its first router, of routers on the way, and
-of its last router. With RSVP-TE, routers may be left out: the way between them is the shortest one
-whose links have the bandwidth. A static LSP names all.
+of its last router. With RSVP-TE, others may be between them: the way is the shortest one whose
+links have the bandwidth. PE1:eth2 is a link that it has to take. A static LSP names all routers.
 
 The LSP stays until ` + "`lsp rm`" + `, also when a newer version of the file is brought up.`,
 		Example: `  pergola lsp add pe1 pe2 --bandwidth 50Mbit
   pergola lsp add pe1 p3 pe2 --bandwidth 50Mbit --to 10.9.0.0/24 --name gold
+  pergola lsp add pe1:eth2 pe2 --bandwidth 50Mbit
   pergola lsp add pe1 p1 p2 pe2                  # static`,
 		Args:              arguments(2, -1),
 		ValidArgsFunction: a.completeNodes,

@@ -39,7 +39,7 @@ links:
   - {ends: [c, d], rate: 10Mbit}
   - [a, pc]
 lsps:
-  - {name: named, path: [a, c, d], bandwidth: 1Mbit, to: 10.9.0.0/24, ttl: pipe}
+  - {name: named, path: ["a:eth2", "c:eth2", d], bandwidth: 1Mbit, to: 10.9.0.0/24, ttl: pipe}
   - {name: free, path: [a, d], bandwidth: 20Mbit, setup_priority: 5, holding_priority: 4}
 `
 

@@ -202,8 +202,8 @@ func (r *lspResolver) static(in *file.LSP, out *slice.LSP, at *diagnostic.Path) 
 	}
 }
 
-// hops finds the routers of a path, and the interfaces that join them. Where a path may leave out routers, those that
-// no link joins, or several, have none.
+// hops finds the routers of a path, and the interfaces that join them. Where a path may leave out routers, it has only
+// the interfaces that are named.
 func (r *lspResolver) hops(route file.Strings, gaps bool, at *diagnostic.Path) (hops []slice.Hop) {
 	if len(route) < 2 {
 		r.Add(at, "write path: [a, b, c]", "a path has two routers at least, this one has %d", len(route))
@@ -226,15 +226,11 @@ func (r *lspResolver) hops(route file.Strings, gaps bool, at *diagnostic.Path) (
 		seen[n.Name] = true
 		hop := slice.Hop{Node: n.Name}
 		if before != nil {
-			by := file.End(route[i-1]).Interface()
-			ways := r.ways(before, by, n)
-			if len(ways) != 1 && (!gaps || by != "") {
-				r.noWay(before, by, n, ways, at.Item(i-1))
+			out, in, ok := r.between(before, file.End(route[i-1]).Interface(), n, gaps, at.Item(i-1))
+			if !ok {
 				return nil
 			}
-			if len(ways) == 1 {
-				hops[i-1].Out, hop.In = ways[0].out, ways[0].in
-			}
+			hops[i-1].Out, hop.In = out, in
 		}
 		hops, before = append(hops, hop), n
 	}
@@ -256,6 +252,21 @@ func (r *lspResolver) router(name string, at *diagnostic.Path) *slice.Node {
 		return n
 	}
 	return nil
+}
+
+// between gives the interfaces by which packets go from one router to the next; none where the path may have others
+// between them.
+func (r *lspResolver) between(a *slice.Node, name string, b *slice.Node, gaps bool, at *diagnostic.Path) (out, in string,
+	ok bool) {
+	if gaps && name == "" {
+		return "", "", true
+	}
+	ways := r.ways(a, name, b)
+	if len(ways) != 1 {
+		r.noWay(a, name, b, ways, at)
+		return "", "", false
+	}
+	return ways[0].out, ways[0].in, true
 }
 
 // way is the interfaces by which packets leave one router and come to the next.
