@@ -105,7 +105,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	a.machine = machine.New(cfg.Runtime, cfg.Platform, a.Wake)
 	a.fastPath = fastpath.New(cfg.Log, a.metrics.Differed)
 	a.labels = labels.New(cfg.Log)
-	a.speakers = speakers.New(cfg.Log, a.Wake)
+	a.speakers = speakers.New(cfg.Log, a.Wake, cfg.Events.Publish)
 	a.unwalked = unwalked.New(cfg.Log, a.metrics.Unwalked)
 	a.inputs = inputs.New(inputs.Config{
 		Host: cfg.Host, Cluster: cfg.Cluster, Store: cfg.Store, Contact: contact, Terms: cfg.Terms,

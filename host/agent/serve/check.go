@@ -37,12 +37,14 @@ func (s *Server) Convergence(ctx context.Context, name string) (api.Convergence,
 	v := probe.Converged(w.Spec, tables, func(link string) bool { return !w.Overrides.Down[link] })
 	down := s.down(w, pids)
 	own := s.judgeSessions(ctx, w, pids)
+	lsps, notUp := s.signalledLSPs(w)
 	stable := s.isStable(name, tables, own.nodes > 0) // also keeps the tables for the next look
 	return api.Convergence{
-		Converged: v.Converged && stable && len(down)+len(own.open) == 0,
+		Converged: v.Converged && stable && len(down)+len(own.open)+len(notUp) == 0,
 		Routers:   v.Routers + own.nodes,
-		Pairs:     v.Pairs + own.all, Reached: v.Reached + own.all - len(own.open),
-		Missing: slices.Concat(v.Missing, own.open), Down: down, Unjudged: own.unjudged,
+		Pairs:     v.Pairs + own.all + lsps,
+		Reached:   v.Reached + own.all - len(own.open) + lsps - len(notUp),
+		Missing:   slices.Concat(v.Missing, own.open, notUp), Down: down, Unjudged: own.unjudged,
 	}, nil
 }
 

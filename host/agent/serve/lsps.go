@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/host/plan"
@@ -48,6 +49,24 @@ func (s *Server) signalled(w *plan.Input, l *slice.LSP) api.SignalledLSP {
 		}
 	}
 	return out
+}
+
+// signalledLSPs counts those that RSVP-TE is to set up from routers of this host, and says which are not up.
+func (s *Server) signalledLSPs(w *plan.Input) (count int, notUp []string) {
+	at := s.inputs.Place()
+	for i := range w.Spec.LSPs {
+		l := &w.Spec.LSPs[i]
+		n := w.Spec.Node(l.Ingress())
+		power := w.Overrides.Power[l.Ingress()]
+		if l.Signal == nil || n == nil || !at.Owns(n) || power == slice.PowerOff || power == slice.PowerFrozen {
+			continue
+		}
+		count++
+		if is := s.signalled(w, l); !is.Up {
+			notUp = append(notUp, fmt.Sprintf("%s: LSP %s: %s", n.Name, l.Name, is.Problem))
+		}
+	}
+	return count, notUp
 }
 
 // lspProblem says why packets of an LSP do not go on at one of its routers.

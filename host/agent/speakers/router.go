@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pergola-net/pergola/control/events"
 	"github.com/pergola-net/pergola/host/sliver"
 	"github.com/pergola-net/pergola/host/speaker"
 	"github.com/pergola-net/pergola/kernel/netns"
@@ -147,9 +148,15 @@ func (r *router) unsent(err error) {
 func (r *router) event(e rsvp.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, t := range r.tunnels {
-		if t.hear(e, r.want.Network) {
-			r.all.wake()
+	for name, t := range r.tunnels {
+		was := t.isUp()
+		if !t.hear(e, r.want.Network) {
+			continue
+		}
+		r.all.wake()
+		if text := t.news(e, was, r.want.Network); text != "" {
+			r.all.tell(events.Event{Slice: r.want.Network.Name, Node: r.id.Node, Kind: events.LSPChanged,
+				Message: "LSP " + name + " " + text})
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pergola-net/pergola/control/events"
 	"github.com/pergola-net/pergola/datapath"
 	"github.com/pergola-net/pergola/datapath/mirror"
 	"github.com/pergola-net/pergola/host/agent/labels"
@@ -32,6 +33,7 @@ import (
 type Speakers struct {
 	log  *slog.Logger
 	wake func() // asks for a pass
+	tell func(events.Event)
 
 	running map[sliver.ID]*router // of Sync alone
 	later   *time.Timer           // asks for a pass, if something is to be tried again
@@ -63,10 +65,10 @@ const (
 	retry   = time.Second
 )
 
-// New gives speakers of no router. wake asks for a pass.
-func New(log *slog.Logger, wake func()) *Speakers {
-	return &Speakers{log: log, wake: wake, running: map[sliver.ID]*router{}, broken: map[sliver.ID]error{},
-		known: map[sliver.ID]*router{}, free: map[sliver.ID]bandwidths{}}
+// New gives speakers of no router. wake asks for a pass; tell hears which LSPs that begin here go up and down.
+func New(log *slog.Logger, wake func(), tell func(events.Event)) *Speakers {
+	return &Speakers{log: log, wake: wake, tell: tell, running: map[sliver.ID]*router{},
+		broken: map[sliver.ID]error{}, known: map[sliver.ID]*router{}, free: map[sliver.ID]bandwidths{}}
 }
 
 // Sync makes these routers speak, and no others, and asks for their LSPs. path is nil where there is no data path.

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/pergola-net/pergola/model/slice"
@@ -172,6 +173,36 @@ func (t *tunnel) hear(e rsvp.Event, network *slice.Slice) bool {
 		return false
 	}
 	return true
+}
+
+// isUp reports whether packets have an LSP to go by.
+func (t *tunnel) isUp() bool {
+	return slices.ContainsFunc(t.versions, func(v *version) bool { return v.up })
+}
+
+// news says what an event that was taken in has changed, for people; empty: nothing. was: the tunnel was up before.
+func (t *tunnel) news(e rsvp.Event, was bool, network *slice.Slice) string {
+	switch {
+	case e.Kind == rsvp.Up:
+		return "is up by " + wayOf(e.Route, network)
+	case e.Kind == rsvp.Failed:
+		return "is not set up: " + describe(e.Error, network)
+	case was && !t.isUp():
+		return "is down"
+	}
+	return ""
+}
+
+// wayOf names the routers of a recorded route.
+func wayOf(route []message.Record, network *slice.Slice) string {
+	var all []string
+	for _, rec := range route {
+		if !rec.IsLabel {
+			node, _, _ := strings.Cut(routerOf(network, rec.Addr), ":")
+			all = append(all, cmp.Or(node, rec.Addr.String()))
+		}
+	}
+	return strings.Join(all, ", ")
 }
 
 // describe says what a router has reported.
