@@ -116,15 +116,14 @@ func (r *Router) indexOf(port int) int {
 
 // lsp finds the network's LSP of a key; nil: it is none of them.
 func (r *Router) lsp(k rsvp.Key) *slice.LSP {
-	for i := range r.Network.LSPs {
-		l := &r.Network.LSPs[i]
-		if l.Signal != nil && l.ID == uint32(k.Session.Tunnel) {
-			if session, ok := sessionOf(r.Network, l); ok && session == k.Session {
-				return l
-			}
-		}
+	l := r.Tunnels[uint32(k.Session.Tunnel)]
+	if l == nil {
+		return nil
 	}
-	return nil
+	if session, ok := sessionOf(r.Network, l); !ok || session != k.Session {
+		return nil
+	}
+	return l
 }
 
 // sessionOf gives the session of an LSP: its tunnel from the ingress to the egress.

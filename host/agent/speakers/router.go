@@ -15,6 +15,7 @@ import (
 	"github.com/pergola-net/pergola/kernel/netns"
 	"github.com/pergola-net/pergola/model/slice"
 	"github.com/pergola-net/pergola/signalling/rsvp"
+	"github.com/pergola-net/pergola/signalling/te"
 )
 
 // router is a router that speaks.
@@ -162,7 +163,7 @@ func (r *router) event(e rsvp.Event) {
 }
 
 // ask asks for the LSPs that begin here as they are wanted now. It reports whether something is to be tried again.
-func (r *router) ask(now time.Time) (again bool) {
+func (r *router) ask(now time.Time, known databases) (again bool) {
 	want := r.wanted()
 	wanted := map[string]bool{}
 	for _, l := range want.LSPs {
@@ -174,7 +175,7 @@ func (r *router) ask(now time.Time) (again bool) {
 			r.tunnels[l.Name] = t
 		}
 		r.mu.Unlock()
-		again = r.settle(t, l, now) || again
+		again = r.settle(t, l, now, known) || again
 	}
 	r.mu.Lock()
 	var gone []rsvp.Key
@@ -199,10 +200,10 @@ func (r *router) remove(keys []rsvp.Key) {
 }
 
 // settle asks for an LSP, if it is not the one that was asked for, or if that has failed and there is another way.
-func (r *router) settle(t *tunnel, l *slice.LSP, now time.Time) (again bool) {
+func (r *router) settle(t *tunnel, l *slice.LSP, now time.Time, known databases) (again bool) {
 	want := r.wanted()
 	r.mu.Lock()
-	next, remove, again := t.next(want, l, now, r.all.unreserved(r.id.Slice))
+	next, remove, again := t.next(want, l, now, func() *te.Database { return known.of(want) })
 	r.mu.Unlock()
 	r.remove(remove)
 	if next == nil {

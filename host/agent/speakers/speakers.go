@@ -92,9 +92,10 @@ func (s *Speakers) Sync(path machine.DataPath, want map[sliver.ID]*Router) {
 		}
 		r.set(want[id])
 	}
-	// When all speak: a path has to be known as far as it leads.
+	// When all speak, so that what they have unreserved is known.
+	known := databases{s, map[uint16]*te.Database{}}
 	for _, r := range s.running {
-		again = r.ask(time.Now()) || again
+		again = r.ask(time.Now(), known) || again
 	}
 	if again {
 		s.tryAgain()
@@ -283,6 +284,21 @@ func (s *Speakers) install(r *router, want *Router, c rsvp.LabelChange) error {
 		s.removeLocked(k)
 	}
 	return nil
+}
+
+// databases are those of the networks for which a path is asked in one pass.
+type databases struct {
+	all  *Speakers
+	have map[uint16]*te.Database
+}
+
+// of gives the database of a router's network.
+func (d databases) of(r *Router) *te.Database {
+	id := r.Network.ID
+	if d.have[id] == nil {
+		d.have[id] = database(r.Network, r.Overrides, d.all.unreserved(id))
+	}
+	return d.have[id]
 }
 
 // unreserved gives what an interface of a router of this host has unreserved.

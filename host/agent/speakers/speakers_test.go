@@ -249,6 +249,8 @@ func TestEntriesAreTakenOverAsTheyWere(t *testing.T) {
 // nothing is known to be reserved.
 func nothing(string, string) *[te.Priorities]uint64 { return nil }
 
+func empty(r *Router) *te.Database { return database(r.Network, r.Overrides, nothing) }
+
 func TestPathsHaveTheBandwidth(t *testing.T) {
 	s := resolved(t, square, nil)
 	r := speaking(t, s, slice.Overrides{}, "a")
@@ -300,7 +302,7 @@ func TestLSPsAreReplacedWhenTheNewOneIsUp(t *testing.T) {
 	now := time.Now()
 	var tunnel tunnel
 	ask := func(l *slice.LSP) (next *version, remove []rsvp.Key) {
-		next, remove, _ = tunnel.next(r, l, now, nothing)
+		next, remove, _ = tunnel.next(r, l, now, func() *te.Database { return empty(r) })
 		if next != nil {
 			tunnel.versions = append(tunnel.versions, next)
 		}
@@ -350,7 +352,7 @@ func TestAnLSPThatFailsIsAskedForAgainEverMoreSlowly(t *testing.T) {
 	now, last := time.Now(), time.Time{}
 	var pauses []time.Duration
 	for tries := 0; tries < 8; now = now.Add(100 * time.Millisecond) {
-		next, _, _ := tunnel.next(r, s.LSP("free"), now, nothing)
+		next, _, _ := tunnel.next(r, s.LSP("free"), now, func() *te.Database { return empty(r) })
 		if next == nil {
 			continue
 		}

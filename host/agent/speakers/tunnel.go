@@ -53,8 +53,8 @@ const (
 
 // next gives what is to be asked for, if anything, and what is to be torn down before. again: the tunnel is not as it
 // is wanted, and is to be looked at again.
-func (t *tunnel) next(r *Router, l *slice.LSP, now time.Time, free unreserved) (next *version, remove []rsvp.Key,
-	again bool) {
+func (t *tunnel) next(r *Router, l *slice.LSP, now time.Time, known func() *te.Database) (next *version,
+	remove []rsvp.Key, again bool) {
 	newest := t.newest()
 	session, ok := sessionOf(r.Network, l)
 	changed := newest == nil || newest.number != l.Signal.Number || newest.request.Key.Session != session
@@ -72,8 +72,7 @@ func (t *tunnel) next(r *Router, l *slice.LSP, now time.Time, free unreserved) (
 	}
 	t.asked = l.Signal.Number
 	maps.DeleteFunc(t.avoid, func(_ netip.Addr, until time.Time) bool { return now.After(until) })
-	d := database(r.Network, r.Overrides, free)
-	path, err := route(r.Network, r.Overrides, l, d, slices.Collect(maps.Keys(t.avoid)), t.held())
+	path, err := route(r.Network, r.Overrides, l, known(), slices.Collect(maps.Keys(t.avoid)), t.held())
 	if err != nil {
 		t.fail(err.Error(), now)
 		return nil, nil, true

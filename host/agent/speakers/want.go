@@ -16,9 +16,10 @@ type Router struct {
 	NetNS      uint64 // inode of its network namespace
 	PID        int    // of a process in it
 	ID         netip.Addr
-	Space      uint32            // of its labels
-	Interfaces map[int]Interface // by their ifindexes in the router
-	LSPs       []*slice.LSP      // that begin here
+	Space      uint32                // of its labels
+	Interfaces map[int]Interface     // by their ifindexes in the router
+	LSPs       []*slice.LSP          // that begin here
+	Tunnels    map[uint32]*slice.LSP // all of the network that are signalled, by ID
 	Network    *slice.Slice
 	Overrides  *slice.Overrides
 }
@@ -63,11 +64,20 @@ type network struct {
 	seen     *observe.Snapshot
 	nodes    map[string]*slice.Node
 	segments map[string]*slice.Segment // by link
+	tunnels  map[uint32]*slice.LSP
+	begin    map[string][]*slice.LSP // by ingress
 }
 
 func newNetwork(w *plan.Input, at plan.Place, seen *observe.Snapshot) *network {
 	n := &network{Input: w, at: at, seen: seen, nodes: make(map[string]*slice.Node, len(w.Spec.Nodes)),
-		segments: make(map[string]*slice.Segment, len(w.Spec.Links))}
+		segments: make(map[string]*slice.Segment, len(w.Spec.Links)), tunnels: map[uint32]*slice.LSP{},
+		begin: map[string][]*slice.LSP{}}
+	for i := range w.Spec.LSPs {
+		if l := &w.Spec.LSPs[i]; l.Signal != nil {
+			n.tunnels[l.ID] = l
+			n.begin[l.Ingress()] = append(n.begin[l.Ingress()], l)
+		}
+	}
 	for i := range w.Spec.Nodes {
 		n.nodes[w.Spec.Nodes[i].Name] = &w.Spec.Nodes[i]
 	}
@@ -87,7 +97,7 @@ func (n *network) router(node *slice.Node) *Router {
 		return nil
 	}
 	r := &Router{NetNS: n.seen.NetNS[id], PID: n.seen.Slivers[id].PID, ID: address,
-		Space: labels.SpaceOf(id.Slice, node), Interfaces: map[int]Interface{}, Network: n.Spec,
+		Space: labels.SpaceOf(id.Slice, node), Interfaces: map[int]Interface{}, Network: n.Spec, Tunnels: n.tunnels,
 		Overrides: &n.Overrides}
 	index := make(map[int]int, len(n.seen.Legs[id])) // of an interface, by its port
 	for inner, port := range n.seen.Legs[id] {
@@ -102,11 +112,7 @@ func (n *network) router(node *slice.Node) *Router {
 			r.Interfaces[inner] = is
 		}
 	}
-	for i := range n.Spec.LSPs {
-		if l := &n.Spec.LSPs[i]; l.Signal != nil && l.Ingress() == node.Name {
-			r.LSPs = append(r.LSPs, l)
-		}
-	}
+	r.LSPs = n.begin[node.Name]
 	return r
 }
 
