@@ -97,8 +97,8 @@ func (n *network) router(node *slice.Node) *Router {
 		return nil
 	}
 	r := &Router{NetNS: n.seen.NetNS[id], PID: n.seen.Slivers[id].PID, ID: address,
-		Space: labels.SpaceOf(id.Slice, node), Interfaces: map[int]Interface{}, Network: n.Spec, Tunnels: n.tunnels,
-		Overrides: &n.Overrides}
+		Space: labels.SpaceOf(id.Slice, node), Interfaces: map[int]Interface{}, Network: n.Spec,
+		Overrides: &n.Overrides, Tunnels: n.tunnels}
 	index := make(map[int]int, len(n.seen.Legs[id])) // of an interface, by its port
 	for inner, port := range n.seen.Legs[id] {
 		index[port] = inner
