@@ -160,6 +160,18 @@ func (s *Speaker) Entries() (all []rsvp.Entry) {
 	return all
 }
 
+// Repeat calls Labels for all entries: what they mean to the data path has changed.
+func (s *Speaker) Repeat() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.broken != nil {
+		return
+	}
+	for _, e := range s.router.Entries() {
+		s.config.Labels(rsvp.LabelChange{Entry: e})
+	}
+}
+
 // Counters counts messages that had no effect.
 func (s *Speaker) Counters() (c rsvp.Counters) {
 	_ = s.do(func(time.Duration) { c = s.router.Counters })

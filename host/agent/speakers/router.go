@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"reflect"
 	"sync"
 	"time"
 
@@ -34,14 +35,14 @@ type router struct {
 }
 
 // newRouter makes a router speak.
-func (s *Speakers) newRouter(id sliver.ID, want *Router) (r *router, err error) {
-	r = &router{id: id, all: s, done: make(chan struct{}), want: want, tunnels: map[string]*tunnel{},
+func (s *Speakers) newRouter(id sliver.ID, want *Router) (*router, error) {
+	r := &router{id: id, all: s, done: make(chan struct{}), want: want, tunnels: map[string]*tunnel{},
 		failing: map[rsvp.Key]error{}}
 	ns, err := netns.OpenSame(want.PID, want.NetNS)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, ns.Close()) }()
+	defer func() { _ = ns.Close() }() // it was read alone
 	now := time.Now()
 	config := rsvp.Config{ID: want.ID, Random: rand.Uint64, Refresh: refresh, Egress: rsvp.OwnLabel, Hello: hello,
 		Instance: max(uint32(now.UnixMilli()), 1), Restart: restart, Reduce: true,
@@ -96,7 +97,7 @@ func (r *router) fits(want *Router) bool {
 // set takes over what is wanted now, and tells the speaker which links are down.
 func (r *router) set(want *Router) {
 	r.mu.Lock()
-	was := r.want
+	was, failing := r.want, len(r.failing) > 0
 	r.want = want
 	r.mu.Unlock()
 	for index, is := range want.Interfaces {
@@ -106,6 +107,11 @@ func (r *router) set(want *Router) {
 		if err := r.speaker.SetLink(index, !is.Down); err != nil {
 			return // Run has ended, too
 		}
+	}
+	sameTTL := func(a, b *slice.LSP) bool { return a.TTL == b.TTL }
+	if failing || !reflect.DeepEqual(was.Interfaces, want.Interfaces) ||
+		!maps.EqualFunc(was.Tunnels, want.Tunnels, sameTTL) {
+		r.speaker.Repeat() // what is written for a label may be another
 	}
 }
 
@@ -162,8 +168,10 @@ func (r *router) event(e rsvp.Event) {
 	}
 }
 
-// ask asks for the LSPs that begin here as they are wanted now. It reports whether something is to be tried again.
-func (r *router) ask(now time.Time, known databases) (again bool) {
+// ask asks for the LSPs that begin here as they are wanted now. It tells when something is to be tried again; zero:
+// nothing is.
+func (r *router) ask(now time.Time, known databases) time.Time {
+	var due due
 	want := r.wanted()
 	wanted := map[string]bool{}
 	for _, l := range want.LSPs {
@@ -175,7 +183,7 @@ func (r *router) ask(now time.Time, known databases) (again bool) {
 			r.tunnels[l.Name] = t
 		}
 		r.mu.Unlock()
-		again = r.settle(t, l, now, known) || again
+		due.at(r.settle(t, l, now, known))
 	}
 	r.mu.Lock()
 	var gone []rsvp.Key
@@ -187,7 +195,7 @@ func (r *router) ask(now time.Time, known databases) (again bool) {
 	}
 	r.mu.Unlock()
 	r.remove(gone)
-	return again
+	return due.Time
 }
 
 // remove tears LSPs down.
@@ -199,26 +207,27 @@ func (r *router) remove(keys []rsvp.Key) {
 	}
 }
 
-// settle asks for an LSP, if it is not the one that was asked for, or if that has failed and there is another way.
-func (r *router) settle(t *tunnel, l *slice.LSP, now time.Time, known databases) (again bool) {
+// settle asks for an LSP, if it is not the one that was asked for, or if that has failed. It tells when it is to be
+// tried again, as ask does.
+func (r *router) settle(t *tunnel, l *slice.LSP, now time.Time, known databases) (due time.Time) {
 	want := r.wanted()
 	r.mu.Lock()
-	next, remove, again := t.next(want, l, now, func() *te.Database { return known.of(want) })
+	next, remove, due := t.next(want, l, now, func() *te.Database { return known.of(want) })
 	r.mu.Unlock()
 	r.remove(remove)
 	if next == nil {
-		return again
+		return due
 	}
 	r.mu.Lock()
 	t.versions = append(t.versions, next)
 	r.mu.Unlock()
 	err := r.speaker.Add(next.request)
 	if err == nil {
-		return false
+		return due
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	t.forget(next.request.Key)
 	t.fail(fmt.Sprint(err), now)
-	return true
+	return t.notYet
 }

@@ -81,12 +81,12 @@ func (s *Speakers) Sync(path machine.DataPath, want map[sliver.ID]*Router) {
 			s.stop(r)
 		}
 	}
-	again := false
+	var due due
 	for id := range want {
 		r := s.running[id]
 		if r == nil {
 			if r = s.start(id, want[id]); r == nil {
-				again = true
+				due.at(time.Now().Add(retry))
 				continue
 			}
 		}
@@ -95,20 +95,30 @@ func (s *Speakers) Sync(path machine.DataPath, want map[sliver.ID]*Router) {
 	// When all speak, so that what they have unreserved is known.
 	known := databases{s, map[uint16]*te.Database{}}
 	for _, r := range s.running {
-		again = r.ask(time.Now(), known) || again
+		due.at(r.ask(time.Now(), known))
 	}
-	if again {
-		s.tryAgain()
+	s.tryAgain(due)
+}
+
+// due is when something is to be tried again; zero: nothing is.
+type due struct{ time.Time }
+
+// at makes it earlier, if it is later than t. A zero t is never.
+func (d *due) at(t time.Time) {
+	if !t.IsZero() && (d.IsZero() || t.Before(d.Time)) {
+		d.Time = t
 	}
 }
 
-// tryAgain asks for a pass soon.
-func (s *Speakers) tryAgain() {
-	if s.later == nil {
-		s.later = time.AfterFunc(retry, s.wake)
-		return
+// tryAgain asks for a pass when something is due.
+func (s *Speakers) tryAgain(at due) {
+	switch {
+	case at.IsZero():
+	case s.later == nil:
+		s.later = time.AfterFunc(time.Until(at.Time), s.wake)
+	default:
+		s.later.Reset(time.Until(at.Time))
 	}
-	s.later.Reset(retry)
 }
 
 // open reads the entries of a data path that is another one than before.

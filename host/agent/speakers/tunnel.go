@@ -51,21 +51,21 @@ const (
 	longestPause = 20 * time.Second
 )
 
-// next gives what is to be asked for, if anything, and what is to be torn down before. again: the tunnel is not as it
-// is wanted, and is to be looked at again.
+// next gives what is to be asked for, if anything, what is to be torn down before, and when the tunnel is to be looked
+// at again, because it is not as it is wanted; zero: when something happens.
 func (t *tunnel) next(r *Router, l *slice.LSP, now time.Time, known func() *te.Database) (next *version,
-	remove []rsvp.Key, again bool) {
+	remove []rsvp.Key, due time.Time) {
 	newest := t.newest()
 	session, ok := sessionOf(r.Network, l)
 	changed := newest == nil || newest.number != l.Signal.Number || newest.request.Key.Session != session
 	switch {
 	case !ok:
 		t.problem = "one of its ends has no IPv4 address"
-		return nil, t.keys(), false
+		return nil, t.keys(), due
 	case !changed && (newest.up || newest.failed == ""):
-		return nil, nil, false
+		return nil, nil, due
 	case now.Before(t.notYet) && t.asked == l.Signal.Number:
-		return nil, nil, true
+		return nil, nil, t.notYet
 	}
 	if newest != nil && newest.number != l.Signal.Number && t.asked != l.Signal.Number {
 		clear(t.avoid) // a user may know that what failed is mended
@@ -75,7 +75,7 @@ func (t *tunnel) next(r *Router, l *slice.LSP, now time.Time, known func() *te.D
 	path, err := route(r.Network, r.Overrides, l, known(), slices.Collect(maps.Keys(t.avoid)), t.held())
 	if err != nil {
 		t.fail(err.Error(), now)
-		return nil, nil, true
+		return nil, nil, t.notYet
 	}
 	if t.attempt++; newest == nil || newest.number != l.Signal.Number {
 		t.attempt = 0
@@ -98,7 +98,7 @@ func (t *tunnel) next(r *Router, l *slice.LSP, now time.Time, known func() *te.D
 	}
 	t.problem = ""
 	t.rest(now)
-	return next, remove, false
+	return next, remove, due
 }
 
 // held is what the LSP that is up holds, which one that replaces it shares.
