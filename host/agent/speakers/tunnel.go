@@ -60,8 +60,9 @@ func (t *tunnel) next(r *Router, l *slice.LSP, now time.Time, known func() *te.D
 	changed := newest == nil || newest.number != l.Signal.Number || newest.request.Key.Session != session
 	switch {
 	case !ok:
-		t.problem = "one of its ends has no IPv4 address"
-		return nil, t.keys(), due
+		t.problem, remove = "one of its ends has no IPv4 address", t.keys()
+		t.versions = nil
+		return nil, remove, due
 	case !changed && (newest.up || newest.failed == ""):
 		return nil, nil, due
 	case now.Before(t.notYet) && t.asked == l.Signal.Number:
