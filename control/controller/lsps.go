@@ -34,12 +34,17 @@ func (c *Controller) AddLSP(ctx context.Context, name string, l topology.LSP) (a
 func (c *Controller) SetLSP(ctx context.Context, name, lsp string, p api.LSPPatch) error {
 	return c.changeLSPs(ctx, name, func(prev *slice.Slice) (lspChange, error) {
 		to := lspChange{written: written(prev), byHand: byHand(prev), name: lsp, message: "changed by a user"}
-		i := slices.IndexFunc(to.written, func(l topology.LSP) bool { return l.Name == lsp })
+		i := slices.IndexFunc(to.written, named(lsp))
 		if i < 0 {
 			return to, unknown("LSP", lsp, name, lspNames(prev))
 		}
 		l := &to.written[i]
 		if p.Path != nil {
+			if ends := prev.LSP(lsp); topology.NameOfLSP(&topology.LSP{Path: p.Path}) !=
+				ends.Ingress()+"--"+ends.Egress() {
+				return to, refuse(Invalid, "LSP %s leads from %s to %s, and so does each path of it: "+
+					"add another LSP", lsp, ends.Ingress(), ends.Egress())
+			}
 			l.Path = p.Path
 		}
 		if p.To != nil {
@@ -54,6 +59,9 @@ func (c *Controller) SetLSP(ctx context.Context, name, lsp string, p api.LSPPatc
 		}
 		if p.Setup != nil {
 			l.Setup = p.Setup
+			if l.Holding != nil && *l.Holding > *p.Setup { // it is never worse
+				l.Holding = p.Setup
+			}
 		}
 		if p.Holding != nil {
 			l.Holding = p.Holding
@@ -88,7 +96,7 @@ func (c *Controller) RemoveLSP(ctx context.Context, name, lsp string) error {
 		case !l.ByHand:
 			return to, refuse(Invalid, "LSP %s is one of the topology: take it out of lsps: there", lsp)
 		}
-		to.written = slices.DeleteFunc(written(prev), func(l topology.LSP) bool { return l.Name == lsp })
+		to.written = slices.DeleteFunc(written(prev), named(lsp))
 		return to, nil
 	}, nil)
 }
@@ -154,6 +162,10 @@ func written(s *slice.Slice) (all []topology.LSP) {
 		all = append(all, topology.LSPOf(&s.LSPs[i]))
 	}
 	return all
+}
+
+func named(name string) func(topology.LSP) bool {
+	return func(l topology.LSP) bool { return topology.NameOfLSP(&l) == name }
 }
 
 func byHand(s *slice.Slice) map[string]bool {

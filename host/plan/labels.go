@@ -5,12 +5,12 @@ import "github.com/pergola-net/pergola/model/slice"
 // leavesLabelled reports whether frames leave a walk of this host with labels: into a queue, a switch, a LAN or a
 // tunnel. Super-frames must not: kernels that have no MPLS cannot cut them.
 func (b *builder) leavesLabelled() bool {
+	if b.Spec.IsSignalled() && b.routersLeaveWalk() {
+		return true
+	}
 	for i := range b.Spec.LSPs {
 		l := &b.Spec.LSPs[i]
 		if l.Signal != nil {
-			if b.routersLeaveWalk() {
-				return true
-			}
 			continue
 		}
 		for j, h := range l.Hops[:len(l.Hops)-1] {

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"syscall"
+	"time"
 
 	"golang.org/x/net/ipv4"
 	"golang.org/x/sys/unix"
@@ -20,8 +21,9 @@ const (
 	protocol   = 46   // RSVP (RFC 2205, section 3.2)
 	control    = 0xc0 // DSCP CS6: network control
 	largest    = 1 << 16
-	commonTTL  = 4 // offset of Send_TTL in the message's header
-	commonSize = 8 // bytes of that header
+	commonTTL  = 4                    // offset of Send_TTL in the message's header
+	commonSize = 8                    // bytes of that header
+	sendTime   = 5 * time.Millisecond // for a message to be taken by the kernel
 )
 
 // routerAlert is the IP option (RFC 2113) by which each router on the way takes the packet out.
@@ -97,6 +99,10 @@ func (s *socket) send(m rsvp.Send, direct bool) error {
 		Version: ipv4.Version, Len: ipv4.HeaderLen + len(options), TOS: control,
 		TotalLen: ipv4.HeaderLen + len(options) + len(m.Message), TTL: int(m.Message[commonTTL]),
 		Protocol: protocol, Src: m.Source.AsSlice(), Dst: to.AsSlice(), Options: options,
+	}
+	// A node decides whether what leaves by its interfaces is taken: it must not hold up the host's process.
+	if err := s.raw.SetWriteDeadline(time.Now().Add(sendTime)); err != nil {
+		return err
 	}
 	if err := s.raw.WriteTo(&header, m.Message, &ipv4.ControlMessage{IfIndex: m.Interface}); err != nil {
 		return fmt.Errorf("send a message of RSVP to %s: %w", to, err)

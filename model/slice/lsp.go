@@ -19,8 +19,8 @@ type LSP struct {
 	To  []netip.Prefix `json:"to"`
 	TTL TTLModel       `json:"ttl,omitempty"` // empty: Uniform
 	// Signal is what the ingress asks for by RSVP-TE. Hops are then what the path has to have: the ingress, the
-	// egress, and routers between them; they have no labels, which the routers choose. Where In is empty, others may
-	// come before that router. nil: the LSP is static.
+	// egress, and routers between them; they have no labels, which the routers choose. Where In is empty, others
+	// may come before that router. nil: the LSP is static.
 	Signal *Signal `json:"signal,omitempty"`
 	// ByHand is true of an LSP that a user added while the network ran. Newer versions of the file keep it.
 	ByHand bool `json:"by_hand,omitempty"`

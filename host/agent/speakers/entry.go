@@ -2,7 +2,6 @@ package speakers
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/pergola-net/pergola/datapath"
 	"github.com/pergola-net/pergola/host/agent/labels"
@@ -73,16 +72,16 @@ func (r *Router) entry(e rsvp.Entry) (is datapath.NHLFE, err error) {
 // which LSP it is, is known where the LSP begins; elsewhere the neighbours say it.
 func (r *Router) adopted(k labels.Key, is datapath.NHLFE) (e rsvp.Entry, ok bool) {
 	if k.FTN {
-		i := slices.IndexFunc(r.LSPs, func(l *slice.LSP) bool { return ftnOf(l.ID) == k.Number })
-		if i < 0 {
+		l := r.Tunnels[k.Number-slice.LastStaticFTN]
+		if l == nil || l.Ingress() != r.Name {
 			return e, false
 		}
-		session, known := sessionOf(r.Network, r.LSPs[i])
+		session, known := sessionOf(r.Network, l)
 		if !known {
 			return e, false
 		}
-		e.Key = rsvp.Key{Session: session, Sender: r.ID, LSP: lspID(r.LSPs[i].Signal.Number, 0)}
-		e.Shared = true
+		e.Key = rsvp.Key{Session: session, Sender: r.ID, LSP: lspID(l.Signal.Number, 0)}
+		e.Bandwidth, e.Shared = bytesPerSecond(l.Signal.Bandwidth), true
 	} else {
 		e.HasIn, e.In = true, message.Label(k.Number)
 		if e.From = r.indexOf(is.In); e.From == 0 {

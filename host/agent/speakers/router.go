@@ -19,6 +19,12 @@ import (
 	"github.com/pergola-net/pergola/signalling/te"
 )
 
+// What neighbours can have a router hold. All routers of a host have 262,144 labels.
+const (
+	mostLSPs  = 20_000
+	mostBytes = 16 << 20
+)
+
 // router is a router that speaks.
 type router struct {
 	id      sliver.ID
@@ -46,7 +52,8 @@ func (s *Speakers) newRouter(id sliver.ID, want *Router) (*router, error) {
 	now := time.Now()
 	config := rsvp.Config{ID: want.ID, Random: rand.Uint64, Refresh: refresh, Egress: rsvp.OwnLabel, Hello: hello,
 		Instance: max(uint32(now.UnixMilli()), 1), Restart: restart, Reduce: true,
-		Sequence: uint64(now.UnixNano()), FirstLabel: firstLabel, LastLabel: lastLabel}
+		Sequence: uint64(now.UnixNano()), FirstLabel: firstLabel, LastLabel: lastLabel,
+		MaxLSPs: mostLSPs, MaxBytes: mostBytes}
 	for index, is := range want.Interfaces {
 		config.Interfaces = append(config.Interfaces, rsvp.Interface{Index: index, Prefix: is.Prefix,
 			Bandwidth: bytesPerSecond(is.Bandwidth), Down: is.Down})
@@ -110,7 +117,7 @@ func (r *router) set(want *Router) {
 	}
 	sameTTL := func(a, b *slice.LSP) bool { return a.TTL == b.TTL }
 	if failing || !reflect.DeepEqual(was.Interfaces, want.Interfaces) ||
-		!maps.EqualFunc(was.Tunnels, want.Tunnels, sameTTL) {
+		was.Network != want.Network && !maps.EqualFunc(was.Tunnels, want.Tunnels, sameTTL) {
 		r.speaker.Repeat() // what is written for a label may be another
 	}
 }
@@ -155,16 +162,19 @@ func (r *router) unsent(err error) {
 func (r *router) event(e rsvp.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for name, t := range r.tunnels {
-		was := t.isUp()
-		if !t.hear(e, r.want.Network) {
-			continue
-		}
-		r.all.wake()
-		if text := t.news(e, was, r.want.Network); text != "" {
-			r.all.tell(events.Event{Slice: r.want.Network.Name, Node: r.id.Node, Kind: events.LSPChanged,
-				Message: "LSP " + name + " " + text})
-		}
+	l := r.want.Tunnels[uint32(e.Key.Session.Tunnel)]
+	if l == nil || r.tunnels[l.Name] == nil {
+		return
+	}
+	t := r.tunnels[l.Name]
+	was := t.isUp()
+	if !t.hear(e, r.want.Network) {
+		return
+	}
+	r.all.wake()
+	if text := t.news(e, was, r.want.Network); text != "" {
+		r.all.tell(events.Event{Slice: r.want.Network.Name, Node: r.id.Node, Kind: events.LSPChanged,
+			Message: "LSP " + l.Name + " " + text})
 	}
 }
 
@@ -173,29 +183,35 @@ func (r *router) event(e rsvp.Event) {
 func (r *router) ask(now time.Time, known databases) time.Time {
 	var due due
 	want := r.wanted()
-	wanted := map[string]bool{}
+	r.remove(r.gone(want))
 	for _, l := range want.LSPs {
-		wanted[l.Name] = true
 		r.mu.Lock()
 		t := r.tunnels[l.Name]
 		if t == nil {
-			t = &tunnel{}
+			t = &tunnel{resume: r.all.trace(want, l)}
 			r.tunnels[l.Name] = t
 		}
 		r.mu.Unlock()
 		due.at(r.settle(t, l, now, known))
 	}
+	return due.Time
+}
+
+// gone forgets the LSPs that are wanted no more, and gives what was asked for.
+func (r *router) gone(want *Router) (keys []rsvp.Key) {
+	wanted := make(map[string]bool, len(want.LSPs))
+	for _, l := range want.LSPs {
+		wanted[l.Name] = true
+	}
 	r.mu.Lock()
-	var gone []rsvp.Key
+	defer r.mu.Unlock()
 	for name, t := range r.tunnels {
 		if !wanted[name] {
-			gone = append(gone, t.keys()...)
+			keys = append(keys, t.keys()...)
 			delete(r.tunnels, name)
 		}
 	}
-	r.mu.Unlock()
-	r.remove(gone)
-	return due.Time
+	return keys
 }
 
 // remove tears LSPs down.

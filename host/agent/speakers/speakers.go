@@ -13,7 +13,6 @@ import (
 	"log/slog"
 	"maps"
 	"net/netip"
-	"slices"
 	"sync"
 	"time"
 
@@ -35,8 +34,9 @@ type Speakers struct {
 	wake func() // asks for a pass
 	tell func(events.Event)
 
-	running map[sliver.ID]*router // of Sync alone
-	later   *time.Timer           // asks for a pass, if something is to be tried again
+	running map[sliver.ID]*router // of Sync alone, as wanted
+	wanted  map[sliver.ID]*Router
+	later   *time.Timer // asks for a pass, if something is to be tried again
 
 	mu      sync.Mutex // guards what follows; taken after that of a router
 	path    machine.DataPath
@@ -54,11 +54,11 @@ type owner struct {
 	router *router // nil: a speaker that has ended
 	key    rsvp.Key
 	entry  datapath.NHLFE
-	ends   bool // it is removed when no frames are led to it
 }
 
 const (
-	refresh = 30 * time.Second // RFC 2205, section 3.7, has this as the default
+	refresh = 30 * time.Second       // RFC 2205, section 3.7, has this as the default
+	floor   = 500 * time.Millisecond // between passes that are asked for
 	// restart is how long neighbours on other hosts keep the LSPs of a router whose server does not run.
 	restart = 10 * time.Minute
 	hello   = 3 * time.Second
@@ -73,7 +73,8 @@ func New(log *slog.Logger, wake func(), tell func(events.Event)) *Speakers {
 
 // Sync makes these routers speak, and no others, and asks for their LSPs. path is nil where there is no data path.
 func (s *Speakers) Sync(path machine.DataPath, want map[sliver.ID]*Router) {
-	if !s.open(path) {
+	opened := s.open(path)
+	if !opened {
 		want = nil
 	}
 	for id, r := range s.running {
@@ -82,6 +83,10 @@ func (s *Speakers) Sync(path machine.DataPath, want map[sliver.ID]*Router) {
 		}
 	}
 	var due due
+	if !opened && path != nil {
+		due.at(time.Now().Add(retry))
+	}
+	s.wanted = want
 	for id := range want {
 		r := s.running[id]
 		if r == nil {
@@ -112,12 +117,14 @@ func (d *due) at(t time.Time) {
 
 // tryAgain asks for a pass when something is due.
 func (s *Speakers) tryAgain(at due) {
-	switch {
-	case at.IsZero():
-	case s.later == nil:
-		s.later = time.AfterFunc(time.Until(at.Time), s.wake)
-	default:
-		s.later.Reset(time.Until(at.Time))
+	if at.IsZero() {
+		return
+	}
+	wait := max(time.Until(at.Time), floor) // each LSP has its own time
+	if s.later == nil {
+		s.later = time.AfterFunc(wait, s.wake)
+	} else {
+		s.later.Reset(wait)
 	}
 }
 
@@ -191,12 +198,9 @@ func (s *Speakers) adopt(r *router, want *Router) (all []rsvp.Entry) {
 		}
 		e, ok := want.adopted(k, o.entry)
 		switch {
-		case ok && !o.ends:
+		case ok:
 			all = append(all, e)
 			s.entries[k] = owner{router: r, key: e.Key, entry: o.entry}
-		case k.FTN: // routes may lead to it
-			o.ends, o.router = true, r
-			s.entries[k] = o
 		default:
 			s.removeLocked(k)
 		}
@@ -212,8 +216,7 @@ func (s *Speakers) Steer(want map[sliver.ID]*Router, routers map[sliver.ID]mirro
 		is := routers[id]
 		is.Space = r.Space
 		for _, l := range r.LSPs {
-			o, there := s.entries[labels.Key{Space: r.Space, Number: ftnOf(l.ID), FTN: true}]
-			if !there || o.ends {
+			if _, there := s.entries[labels.Key{Space: r.Space, Number: ftnOf(l.ID), FTN: true}]; !there {
 				continue
 			}
 			if is.FTNs == nil {
@@ -227,7 +230,7 @@ func (s *Speakers) Steer(want map[sliver.ID]*Router, routers map[sliver.ID]mirro
 	}
 }
 
-// Prune removes entries that nothing leads to any more. It is called when no router looks for them.
+// Prune removes the entries of routers that speak no more, and of LSPs that begin nowhere.
 func (s *Speakers) Prune(want map[sliver.ID]*Router) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -235,9 +238,9 @@ func (s *Speakers) Prune(want map[sliver.ID]*Router) {
 	for _, r := range want {
 		spaces[r.Space] = r
 	}
-	for k, o := range s.entries {
+	for k := range s.entries {
 		r := spaces[k.Space]
-		if o.ends || r == nil || k.FTN && !r.begins(k.Number) {
+		if r == nil || k.FTN && !r.begins(k.Number) {
 			s.removeLocked(k)
 		}
 	}
@@ -245,7 +248,8 @@ func (s *Speakers) Prune(want map[sliver.ID]*Router) {
 
 // begins reports whether an LSP with this FTN begins at the router.
 func (r *Router) begins(ftn uint32) bool {
-	return slices.ContainsFunc(r.LSPs, func(l *slice.LSP) bool { return ftnOf(l.ID) == ftn })
+	l := r.Tunnels[ftn-slice.LastStaticFTN]
+	return l != nil && l.Ingress() == r.Name
 }
 
 func (s *Speakers) removeLocked(k labels.Key) {
@@ -281,17 +285,16 @@ func (s *Speakers) install(r *router, want *Router, c rsvp.LabelChange) error {
 		if err := labels.Put(s.path, k, is.entry); err != nil {
 			return err
 		}
-		if !there || was.ends {
+		if !there {
 			defer s.wake() // for what leads to it
 		}
 		s.entries[k] = is
 	case !there || was.router != r || k.FTN && was.key != is.key: // another LSP of the tunnel has it by now
-	case k.FTN: // routes lead to it
-		was.ends = true
-		s.entries[k] = was
-		s.wake()
 	default:
-		s.removeLocked(k)
+		s.removeLocked(k) // frames that a route leads to an FTN that is not there go by IP
+		if k.FTN {
+			s.wake() // for the route
+		}
 	}
 	return nil
 }

@@ -223,7 +223,7 @@ func TestEntriesAreTakenOverAsTheyWere(t *testing.T) {
 		entry  rsvp.Entry
 	}{
 		"push": {a, rsvp.Entry{Key: key, HasOut: true, Out: 20_000, Interface: out, Next: next("c", "eth1"),
-			Shared: true}},
+			Bandwidth: 125_000, Shared: true}},
 		"swap": {c, rsvp.Entry{HasIn: true, HasOut: true, In: 20_000, Out: 30_000, From: from, Interface: to,
 			Next: next("d", "eth2")}},
 		"pop": {c, rsvp.Entry{HasIn: true, HasOut: true, In: 20_000, Out: message.ImplicitNull, From: from,
@@ -243,6 +243,44 @@ func TestEntriesAreTakenOverAsTheyWere(t *testing.T) {
 	is := datapath.NHLFE{In: 9999, Pop: true}
 	if _, ok := c.adopted(labels.Key{Space: c.Space, Number: 20_000}, is); ok {
 		t.Error("an entry of a port that is gone is taken over")
+	}
+}
+
+func TestLabelsThatLeadOnAreTheFirstRoute(t *testing.T) {
+	s := resolved(t, square, nil)
+	all := Of(plan.Place{}, []plan.Input{{Spec: s}}, seen(s))
+	node := func(name string) *Router { return all[sliver.ID{Slice: 7, Node: name}] }
+	to := func(from, iface, node, at string, push uint32) datapath.NHLFE {
+		_, is := all[sliver.ID{Slice: 7, Node: from}].at(iface)
+		mac, err := net.ParseMAC(s.Node(node).Interface(at).MAC)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return datapath.NHLFE{Port: is.Port, MAC: [6]byte(mac), Push: []datapath.Label{{Label: push}}}
+	}
+	l := s.LSP("free")
+	first := labels.Key{Space: node("a").Space, Number: ftnOf(l.ID), FTN: true}
+	last := labels.Key{Space: node("d").Space, Number: 30_000}
+	speakers := &Speakers{wanted: all, entries: map[labels.Key]owner{
+		first:                                    {entry: to("a", "eth2", "c", "eth1", 20_000)},
+		{Space: node("c").Space, Number: 20_000}: {entry: to("c", "eth2", "d", "eth2", 30_000)},
+		last:                                     {entry: datapath.NHLFE{Pop: true}},
+	}}
+	var got []string
+	for _, step := range speakers.trace(node("a"), l) {
+		got = append(got, routerOf(s, step.Prefix.Addr()))
+	}
+	if want := []string{"c:eth1", "d:eth2"}; !slices.Equal(got, want) {
+		t.Errorf("the labels lead by %v, want %v", got, want)
+	}
+	tunnel := tunnel{resume: speakers.trace(node("a"), l)}
+	next, _, _ := tunnel.next(node("a"), l, time.Now(), func() *te.Database { return empty(node("a")) })
+	if by := strings.Join(next.path.Routers(), " "); by != "a c d" { // whatever is reserved, and would be shorter
+		t.Errorf("it is asked for by %s", by)
+	}
+	delete(speakers.entries, last)
+	if got := speakers.trace(node("a"), l); got != nil {
+		t.Errorf("labels that end half-way are the route %v", got)
 	}
 }
 
@@ -342,6 +380,24 @@ func TestLSPsAreReplacedWhenTheNewOneIsUp(t *testing.T) {
 	hear(rsvp.Replaced, first)
 	if len(tunnel.versions) != 1 || tunnel.newest() != third {
 		t.Errorf("there are %d versions", len(tunnel.versions))
+	}
+	// One that was removed and added again has the same number.
+	anew := less
+	other := *less.Signal
+	other.Bandwidth = 11_000_000
+	anew.Signal = &other
+	now = now.Add(time.Minute)
+	fourth, _ := ask(&anew)
+	if fourth == nil || fourth.request.Key == third.request.Key || fourth.request.Bandwidth != 1_375_000 {
+		t.Errorf("asked for %+v", fourth)
+	}
+	// What routers say is not kept without bound.
+	for i := range 1000 {
+		e := message.ErrorSpec{Node: netip.AddrFrom4([4]byte{192, 0, byte(i >> 8), byte(i)})}
+		tunnel.hear(rsvp.Event{Kind: rsvp.Failed, Key: third.request.Key, Error: e}, s)
+	}
+	if len(tunnel.avoid) > 0 {
+		t.Errorf("%d addresses of no link are avoided", len(tunnel.avoid))
 	}
 }
 

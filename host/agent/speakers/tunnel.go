@@ -25,12 +25,14 @@ type tunnel struct {
 	tries    int        // since it was up
 	notYet   time.Time  // it is not tried again before
 	avoid    map[netip.Addr]time.Time
+	resume   []message.Step // the route by which packets go since before the speaker began; nil: not known, or used
 }
 
 // version is an LSP as it was asked for.
 type version struct {
 	request rsvp.Request
 	number  uint16 // of the network's LSP
+	hops    []slice.Hop
 	path    *te.Path
 	up      bool
 	failed  string // why it is not up, or does not come up
@@ -57,7 +59,7 @@ func (t *tunnel) next(r *Router, l *slice.LSP, now time.Time, known func() *te.D
 	remove []rsvp.Key, due time.Time) {
 	newest := t.newest()
 	session, ok := sessionOf(r.Network, l)
-	changed := newest == nil || newest.number != l.Signal.Number || newest.request.Key.Session != session
+	changed := newest == nil || newest.request.Key.Session != session || !newest.asks(l)
 	switch {
 	case !ok:
 		t.problem, remove = "one of its ends has no IPv4 address", t.keys()
@@ -73,7 +75,7 @@ func (t *tunnel) next(r *Router, l *slice.LSP, now time.Time, known func() *te.D
 	}
 	t.asked = l.Signal.Number
 	maps.DeleteFunc(t.avoid, func(_ netip.Addr, until time.Time) bool { return now.After(until) })
-	path, err := route(r.Network, r.Overrides, l, known(), slices.Collect(maps.Keys(t.avoid)), t.held())
+	path, err := t.route(r, l, known())
 	if err != nil {
 		t.fail(err.Error(), now)
 		return nil, nil, t.notYet
@@ -81,7 +83,7 @@ func (t *tunnel) next(r *Router, l *slice.LSP, now time.Time, known func() *te.D
 	if t.attempt++; newest == nil || newest.number != l.Signal.Number {
 		t.attempt = 0
 	}
-	next = &version{number: l.Signal.Number, path: &path, since: now, request: rsvp.Request{
+	next = &version{number: l.Signal.Number, hops: l.Hops, path: &path, since: now, request: rsvp.Request{
 		Key:   rsvp.Key{Session: session, Sender: r.ID, LSP: lspID(l.Signal.Number, t.attempt)},
 		Route: path.Route(), Bandwidth: bytesPerSecond(l.Signal.Bandwidth), Record: true,
 		Attribute: message.SessionAttribute{Setup: l.Signal.Setup, Holding: l.Signal.Holding, Name: l.Name,
@@ -100,6 +102,26 @@ func (t *tunnel) next(r *Router, l *slice.LSP, now time.Time, known func() *te.D
 	t.problem = ""
 	t.rest(now)
 	return next, remove, due
+}
+
+// asks reports whether a version is what is wanted now.
+func (v *version) asks(l *slice.LSP) bool {
+	a, q := v.request.Attribute, l.Signal
+	return v.number == q.Number && v.request.Bandwidth == bytesPerSecond(q.Bandwidth) && a.Setup == q.Setup &&
+		a.Holding == q.Holding && slices.Equal(v.hops, l.Hops)
+}
+
+// route chooses the way: at first that which packets have, then that of package te.
+func (t *tunnel) route(r *Router, l *slice.LSP, known *te.Database) (te.Path, error) {
+	if t.resume != nil {
+		session, _ := sessionOf(r.Network, l)
+		q := te.Request{From: session.Extended, To: session.End, Via: t.resume, IGP: true}
+		t.resume = nil
+		if path, err := known.Path(q); err == nil {
+			return path, nil
+		}
+	}
+	return route(r.Network, r.Overrides, l, known, slices.Collect(maps.Keys(t.avoid)), t.held())
 }
 
 // held is what the LSP that is up holds, which one that replaces it shares.
@@ -160,10 +182,12 @@ func (t *tunnel) hear(e rsvp.Event, network *slice.Slice) bool {
 		v.up, v.failed = false, cmp.Or(v.failed, "the reservation was taken back")
 	case rsvp.Failed:
 		v.failed = describe(e.Error, network)
-		if t.avoid == nil {
-			t.avoid = map[netip.Addr]time.Time{}
+		if strings.Contains(routerOf(network, e.Error.Node), ":") { // an interface of this network
+			if t.avoid == nil {
+				t.avoid = map[netip.Addr]time.Time{}
+			}
+			t.avoid[e.Error.Node] = time.Now().Add(avoidFor)
 		}
-		t.avoid[e.Error.Node] = time.Now().Add(avoidFor)
 		if v.up || t.tries <= 1 { // by another way at once; then with pauses
 			t.notYet = time.Time{}
 		}
@@ -186,6 +210,9 @@ func (t *tunnel) news(e rsvp.Event, was bool, network *slice.Slice) string {
 	case e.Kind == rsvp.Up:
 		return "is up by " + wayOf(e.Route, network)
 	case e.Kind == rsvp.Failed:
+		if was {
+			return "is broken: " + describe(e.Error, network)
+		}
 		return "is not set up: " + describe(e.Error, network)
 	case was && !t.isUp():
 		return "is down"

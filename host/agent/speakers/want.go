@@ -13,6 +13,7 @@ import (
 
 // Router is a router that is to speak RSVP-TE.
 type Router struct {
+	Name       string
 	NetNS      uint64 // inode of its network namespace
 	PID        int    // of a process in it
 	ID         netip.Addr
@@ -96,7 +97,7 @@ func (n *network) router(node *slice.Node) *Router {
 	if !n.at.Owns(node) || !node.SwitchesLabels() || !ok || n.seen.NetNS[id] == 0 {
 		return nil
 	}
-	r := &Router{NetNS: n.seen.NetNS[id], PID: n.seen.Slivers[id].PID, ID: address,
+	r := &Router{Name: node.Name, NetNS: n.seen.NetNS[id], PID: n.seen.Slivers[id].PID, ID: address,
 		Space: labels.SpaceOf(id.Slice, node), Interfaces: map[int]Interface{}, Network: n.Spec,
 		Overrides: &n.Overrides, Tunnels: n.tunnels}
 	index := make(map[int]int, len(n.seen.Legs[id])) // of an interface, by its port

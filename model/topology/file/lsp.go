@@ -4,7 +4,10 @@ import "github.com/pergola-net/pergola/model/slice"
 
 // LSPOf writes an LSP as a file would.
 func LSPOf(l *slice.LSP) LSP {
-	out := LSP{Name: l.Name, TTL: l.TTL}
+	out := LSP{TTL: l.TTL}
+	if l.Name != l.Ingress()+"--"+l.Egress() {
+		out.Name = l.Name
+	}
 	for _, p := range l.To {
 		out.To = append(out.To, p.String())
 	}

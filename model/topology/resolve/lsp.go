@@ -256,8 +256,8 @@ func (r *lspResolver) router(name string, at *diagnostic.Path) *slice.Node {
 
 // between gives the interfaces by which packets go from one router to the next; none where the path may have others
 // between them.
-func (r *lspResolver) between(a *slice.Node, name string, b *slice.Node, gaps bool, at *diagnostic.Path) (out, in string,
-	ok bool) {
+func (r *lspResolver) between(a *slice.Node, name string, b *slice.Node, gaps bool, at *diagnostic.Path) (out,
+	in string, ok bool) {
 	if gaps && name == "" {
 		return "", "", true
 	}
