@@ -10,7 +10,7 @@ import (
 // SliceLSPs says how the label-switched paths of a slice are, router by router.
 type SliceLSPs struct {
 	Hops []LSPHop `json:"hops"` // of static LSPs, in the slice's order, and then along the path
-	// Signalled are those that RSVP-TE sets up, as they are at their ingress, in the slice's order.
+	// Signalled are those that RSVP-TE sets up, as they are at their ingress, by name.
 	Signalled []SignalledLSP `json:"signalled,omitempty"`
 	// Unreachable are the hosts whose routers are missing.
 	Unreachable []UnreachableHost `json:"unreachable,omitempty"`

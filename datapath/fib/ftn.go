@@ -53,17 +53,19 @@ func (r *Router) SetFTN(p netip.Prefix, ftn uint32) error {
 	return nil
 }
 
-// Unrouted lists the prefixes that have an FTN, and no route to this very prefix by next hops: frames to them get no
-// labels.
-func (r *Router) Unrouted() (all []netip.Prefix) {
+// Unrouted lists which of some prefixes have an FTN, and no route to this very prefix by next hops: frames to them get
+// no labels.
+func (r *Router) Unrouted(some []netip.Prefix) (all []netip.Prefix) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for p := range r.ftns {
+	for _, p := range some {
+		if _, has := r.ftns[p]; !has {
+			continue
+		}
 		if t, ok := r.routes.Get(p); !ok || t.route.Kind != Unicast {
 			all = append(all, p)
 		}
 	}
-	slices.SortFunc(all, netip.Prefix.Compare)
 	return all
 }
 

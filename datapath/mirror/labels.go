@@ -26,9 +26,9 @@ func (n *node) labelled(out *fib.Router) error {
 	return n.labels.write(out)
 }
 
-// Unrouted lists the prefixes whose frames are to get labels, and do not, because the router has no route to them by
-// next hops.
-func (m *Mirror) Unrouted(name string) ([]netip.Prefix, error) {
+// Unrouted lists of some prefixes those whose frames are to get labels, and do not, because the router has no route to
+// them by next hops.
+func (m *Mirror) Unrouted(name string, some []netip.Prefix) ([]netip.Prefix, error) {
 	n, err := m.node(name)
 	if err != nil {
 		return nil, err
@@ -39,7 +39,7 @@ func (m *Mirror) Unrouted(name string) ([]netip.Prefix, error) {
 	if out == nil {
 		return nil, nil
 	}
-	return out.Unrouted(), nil
+	return out.Unrouted(some), nil
 }
 
 // write makes a router have these labels, whatever it has. What has not changed costs no write. On an error it has some

@@ -19,13 +19,13 @@ func TestLabelsThatWereWrittenInPartAreTakenBack(t *testing.T) {
 	if err := n.setLabels(Labels{Space: 5, FTNs: map[netip.Prefix]uint32{prefix: 7, none: 8}}); err == nil {
 		t.Error("what is no prefix is no error")
 	}
-	if have := out.Unrouted(); len(have) != 1 || have[0] != prefix {
+	if have := out.Unrouted([]netip.Prefix{prefix}); len(have) != 1 || have[0] != prefix {
 		t.Errorf("prefixes with labels: %v", have)
 	}
 	if err := n.setLabels(Labels{Space: 5}); err != nil {
 		t.Error(err)
 	}
-	if have := out.Unrouted(); len(have) != 0 {
+	if have := out.Unrouted([]netip.Prefix{prefix}); len(have) != 0 {
 		t.Errorf("these have labels still: %v", have)
 	}
 	if err := out.Close(); err != nil {

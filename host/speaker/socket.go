@@ -26,6 +26,10 @@ const (
 	sendTime   = 5 * time.Millisecond // for a message to be taken by the kernel
 )
 
+// waiting is the bytes of memory for messages that wait to be read: all LSPs over a link that fails are set up again at
+// once. The kernel's default is enough for 277 of them, and what is lost is sent again after seconds.
+const waiting = 8 << 20
+
 // routerAlert is the IP option (RFC 2113) by which each router on the way takes the packet out.
 var routerAlert = []byte{0x94, 4, 0, 0}
 
@@ -64,6 +68,10 @@ func takeAlerts(_, _ string, c syscall.RawConn) error {
 	err := c.Control(func(fd uintptr) {
 		failed = os.NewSyscallError("IP_ROUTER_ALERT",
 			unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_ROUTER_ALERT, 1))
+		if failed == nil {
+			failed = os.NewSyscallError("SO_RCVBUFFORCE",
+				unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, waiting))
+		}
 	})
 	return errors.Join(err, failed)
 }

@@ -66,7 +66,7 @@ type (
 		Set(name string, r mirror.Router) (gone <-chan struct{}, err error)
 		Remove(name string) (gone <-chan struct{})
 		Status(name string) (mirror.Status, error)
-		Unrouted(name string) ([]netip.Prefix, error)
+		Unrouted(name string, some []netip.Prefix) ([]netip.Prefix, error)
 		Verify(ctx context.Context, name string) ([]mirror.Difference, error)
 		Close()
 	}

@@ -83,7 +83,14 @@ func (m *fakeMirror) gone() <-chan struct{} {
 	return gone
 }
 
-func (m *fakeMirror) Unrouted(string) ([]netip.Prefix, error) { return m.unrouted, nil }
+func (m *fakeMirror) Unrouted(_ string, some []netip.Prefix) (all []netip.Prefix, err error) {
+	for _, p := range some {
+		if slices.Contains(m.unrouted, p) {
+			all = append(all, p)
+		}
+	}
+	return all, nil
+}
 
 func (m *fakeMirror) Status(name string) (mirror.Status, error) {
 	if _, known := m.routers[name]; !known && m.refuse == nil {

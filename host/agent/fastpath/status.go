@@ -102,14 +102,12 @@ func (f *FastPath) Unlabelled(id sliver.ID, to []netip.Prefix) string {
 	if len(why) > 0 {
 		return strings.Join(why, "; ")
 	}
-	unrouted, err := f.mirror.Unrouted(id.String())
+	unrouted, err := f.mirror.Unrouted(id.String(), to)
 	if err != nil {
 		return err.Error()
 	}
 	for _, p := range unrouted {
-		if slices.Contains(to, p) {
-			why = append(why, p.String())
-		}
+		why = append(why, p.String())
 	}
 	if len(why) > 0 {
 		return "has no route to " + strings.Join(why, ", ") + " by other routers"

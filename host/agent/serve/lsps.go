@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/pergola-net/pergola/control/api"
+	"github.com/pergola-net/pergola/host/agent/speakers"
 	"github.com/pergola-net/pergola/host/plan"
 	"github.com/pergola-net/pergola/host/sliver"
 	"github.com/pergola-net/pergola/model/slice"
@@ -17,12 +18,12 @@ func (s *Server) LSPs(_ context.Context, name string) (part api.SliceLSPs, err e
 	if err != nil {
 		return part, err
 	}
-	at := s.inputs.Place()
+	at, places := s.inputs.Place(), speakers.NewPlaces(w.Spec)
 	for i := range w.Spec.LSPs {
 		l := &w.Spec.LSPs[i]
 		if l.Signal != nil {
 			if n := w.Spec.Node(l.Ingress()); n != nil && at.Owns(n) {
-				part.Signalled = append(part.Signalled, s.signalled(w, l))
+				part.Signalled = append(part.Signalled, s.signalled(w, places, l))
 			}
 			continue
 		}
@@ -38,8 +39,8 @@ func (s *Server) LSPs(_ context.Context, name string) (part api.SliceLSPs, err e
 }
 
 // signalled says how an LSP is that begins here. It is not up where no packets get its label.
-func (s *Server) signalled(w *plan.Input, l *slice.LSP) api.SignalledLSP {
-	is := s.speakers.State(w.Spec, l)
+func (s *Server) signalled(w *plan.Input, places *speakers.Places, l *slice.LSP) api.SignalledLSP {
+	is := s.speakers.State(places, l)
 	out := api.SignalledLSP{LSP: l.Name, Up: is.Up, Problem: is.Problem, ID: is.ID, Number: is.Number,
 		Bandwidth: is.Bandwidth, Hops: is.Hops, Since: is.Since}
 	if is.Up {
@@ -53,7 +54,10 @@ func (s *Server) signalled(w *plan.Input, l *slice.LSP) api.SignalledLSP {
 
 // signalledLSPs counts those that RSVP-TE is to set up from routers of this host, and says which are not up.
 func (s *Server) signalledLSPs(w *plan.Input) (count int, notUp []string) {
-	at := s.inputs.Place()
+	if !w.Spec.IsSignalled() {
+		return 0, nil
+	}
+	at, places := s.inputs.Place(), speakers.NewPlaces(w.Spec)
 	for i := range w.Spec.LSPs {
 		l := &w.Spec.LSPs[i]
 		n := w.Spec.Node(l.Ingress())
@@ -62,7 +66,7 @@ func (s *Server) signalledLSPs(w *plan.Input) (count int, notUp []string) {
 			continue
 		}
 		count++
-		if is := s.signalled(w, l); !is.Up {
+		if is := s.signalled(w, places, l); !is.Up {
 			notUp = append(notUp, fmt.Sprintf("%s: LSP %s: %s", n.Name, l.Name, is.Problem))
 		}
 	}

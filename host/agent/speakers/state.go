@@ -1,7 +1,7 @@
 package speakers
 
 import (
-	"strings"
+	"net/netip"
 	"time"
 
 	"github.com/pergola-net/pergola/host/sliver"
@@ -23,8 +23,8 @@ type State struct {
 }
 
 // State says how an LSP of a network is, if it begins at a router of this host.
-func (s *Speakers) State(network *slice.Slice, l *slice.LSP) State {
-	id := sliver.ID{Slice: network.ID, Node: l.Ingress()}
+func (s *Speakers) State(at *Places, l *slice.LSP) State {
+	id := sliver.ID{Slice: at.network.ID, Node: l.Ingress()}
 	s.mu.Lock()
 	r, broken := s.known[id], s.broken[id]
 	s.mu.Unlock()
@@ -40,11 +40,11 @@ func (s *Speakers) State(network *slice.Slice, l *slice.LSP) State {
 	if t == nil {
 		return State{Problem: "it is not asked for yet"}
 	}
-	return t.state(network, l, r)
+	return t.state(at, l, r)
 }
 
 // state describes the version that is up, else the newest.
-func (t *tunnel) state(network *slice.Slice, l *slice.LSP, r *router) (is State) {
+func (t *tunnel) state(at *Places, l *slice.LSP, r *router) (is State) {
 	v := t.newest()
 	if v == nil {
 		return State{Problem: t.problem}
@@ -69,52 +69,69 @@ func (t *tunnel) state(network *slice.Slice, l *slice.LSP, r *router) (is State)
 	}
 	if is.Up {
 		is.Bandwidth = unit.Rate(v.request.Bandwidth * 8)
-		is.Hops = hops(network, l.Ingress(), v.route)
+		is.Hops = at.hops(l.Ingress(), v.route)
 	}
 	return is
 }
 
+// Places says where addresses and interfaces of a network are. It is made once for many LSPs.
+type Places struct {
+	network  *slice.Slice
+	routers  map[netip.Addr]slice.Hop     // with the interface as In; of a loopback without
+	segments map[string]map[string]string // by link: interfaces at its segment, by node
+}
+
+// NewPlaces makes the places of a network.
+func NewPlaces(network *slice.Slice) *Places {
+	p := &Places{network: network, routers: map[netip.Addr]slice.Hop{}, segments: map[string]map[string]string{}}
+	for i := range network.Nodes {
+		n := &network.Nodes[i]
+		for _, at := range n.Interfaces {
+			for _, a := range at.Addresses {
+				p.routers[a.Addr()] = slice.Hop{Node: n.Name, In: at.Name}
+			}
+		}
+		for _, a := range n.Loopbacks {
+			p.routers[a.Addr()] = slice.Hop{Node: n.Name}
+		}
+	}
+	for _, seg := range network.Segments() {
+		ends := map[string]string{}
+		for _, l := range seg.Links {
+			p.segments[l.Name] = ends
+			for _, e := range l.Ends {
+				ends[e.Node] = e.Interface
+			}
+		}
+	}
+	return p
+}
+
 // hops reads the routers of a recorded route: each says by which interface packets come, and with which label.
-func hops(network *slice.Slice, ingress string, route []message.Record) []slice.Hop {
+func (p *Places) hops(ingress string, route []message.Record) []slice.Hop {
 	all := []slice.Hop{{Node: ingress}}
 	for _, rec := range route {
 		if rec.IsLabel {
 			all[len(all)-1].Label = rec.Label
 			continue
 		}
-		node, in, _ := strings.Cut(routerOf(network, rec.Addr), ":")
-		if node == "" {
-			node = rec.Addr.String()
+		hop, ok := p.routers[rec.Addr]
+		if !ok {
+			hop.Node = rec.Addr.String()
 		}
-		all = append(all, slice.Hop{Node: node, In: in})
+		all = append(all, hop)
 	}
 	for i := range all[:len(all)-1] {
-		all[i].Out = across(network, all[i].Node, all[i+1])
+		all[i].Out = p.across(all[i].Node, all[i+1])
 	}
 	return all
 }
 
-// across names the interface of a router that is on the link by which packets come to the next.
-func across(s *slice.Slice, node string, next slice.Hop) string {
-	to := s.Node(next.Node)
+// across names the interface of a router that is on the link by which packets come to the next; empty: not known.
+func (p *Places) across(node string, next slice.Hop) string {
+	to := p.network.Node(next.Node)
 	if to == nil || to.Interface(next.In) == nil {
 		return ""
 	}
-	link := to.Interface(next.In).Link
-	for _, seg := range s.Segments() {
-		at := ""
-		found := false
-		for _, l := range seg.Links {
-			found = found || l.Name == link
-			for _, e := range l.Ends {
-				if e.Node == node {
-					at = e.Interface
-				}
-			}
-		}
-		if found {
-			return at
-		}
-	}
-	return ""
+	return p.segments[to.Interface(next.In).Link][node]
 }

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -79,9 +80,12 @@ func LSPs(spec *slice.Slice, is *api.SliceLSPs) []LSP {
 
 // signalled takes over what the host of the ingress says.
 func (l *LSP) signalled(spec *slice.LSP, all *api.SliceLSPs) {
-	i := slices.IndexFunc(all.Signalled, func(s api.SignalledLSP) bool { return s.LSP == l.Name })
 	is, hops := api.SignalledLSP{Problem: notAsked}, spec.Hops
-	if i >= 0 {
+	// They are sorted by name.
+	i, ok := slices.BinarySearchFunc(all.Signalled, l.Name, func(s api.SignalledLSP, name string) int {
+		return cmp.Compare(s.LSP, name)
+	})
+	if ok {
 		is = all.Signalled[i]
 	}
 	if len(is.Hops) > 0 {
