@@ -81,7 +81,7 @@ func (r *Router) adopted(k labels.Key, is datapath.NHLFE) (e rsvp.Entry, ok bool
 			return e, false
 		}
 		e.Key = rsvp.Key{Session: session, Sender: r.ID, LSP: lspID(l.Signal.Number, 0)}
-		e.Bandwidth, e.Shared = bytesPerSecond(l.Signal.Bandwidth), true
+		e.Shared = true // without a bandwidth, which would count against the LSP's own way
 	} else {
 		e.HasIn, e.In = true, message.Label(k.Number)
 		if e.From = r.indexOf(is.In); e.From == 0 {

@@ -223,7 +223,7 @@ func TestEntriesAreTakenOverAsTheyWere(t *testing.T) {
 		entry  rsvp.Entry
 	}{
 		"push": {a, rsvp.Entry{Key: key, HasOut: true, Out: 20_000, Interface: out, Next: next("c", "eth1"),
-			Bandwidth: 125_000, Shared: true}},
+			Shared: true}},
 		"swap": {c, rsvp.Entry{HasIn: true, HasOut: true, In: 20_000, Out: 30_000, From: from, Interface: to,
 			Next: next("d", "eth2")}},
 		"pop": {c, rsvp.Entry{HasIn: true, HasOut: true, In: 20_000, Out: message.ImplicitNull, From: from,
