@@ -52,6 +52,7 @@ type UnwalkedReader struct {
 	ring   *ringbuf.Reader
 	frames *ebpf.Map
 	record ringbuf.Record
+	clock  func() (time.Duration, error) // that of the records
 }
 
 // tellFor is how long packets are of interest: what is there when an agent starts may be of any age.
@@ -67,7 +68,7 @@ func (d *DataPath) ReadUnwalked() (*UnwalkedReader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read packets that could not be sent on: %w", errors.Join(err, frames.Close()))
 	}
-	return &UnwalkedReader{ring: ring, frames: frames}, nil
+	return &UnwalkedReader{ring: ring, frames: frames, clock: coarseClock}, nil
 }
 
 // Read waits for a packet. It fails with os.ErrClosed after Close. What cannot be read (no IP behind the labels, or
@@ -81,17 +82,24 @@ func (r *UnwalkedReader) Read() (Unwalked, error) {
 		if err := binary.Read(bytes.NewReader(r.record.RawSample), binary.NativeEndian, &u); err != nil {
 			return Unwalked{}, fmt.Errorf("read a packet that could not be sent on: %w", err)
 		}
-		var now unix.Timespec
-		if err := unix.ClockGettime(unix.CLOCK_MONOTONIC_COARSE, &now); err != nil {
+		now, err := r.clock()
+		if err != nil {
 			return Unwalked{}, fmt.Errorf("read the clock: %w", err)
 		}
-		if time.Duration(now.Nano())-time.Duration(u.Time) > tellFor {
+		if now-time.Duration(u.Time) > tellFor {
 			continue
 		}
 		if p, ok := u.packet(); ok {
 			return p, nil
 		}
 	}
+}
+
+// coarseClock is bpf_ktime_get_coarse_ns().
+func coarseClock() (time.Duration, error) {
+	var now unix.Timespec
+	err := unix.ClockGettime(unix.CLOCK_MONOTONIC_COARSE, &now)
+	return time.Duration(now.Nano()), err
 }
 
 // Close ends Read.

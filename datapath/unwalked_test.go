@@ -233,9 +233,23 @@ func TestOldPacketsAreNotRead(t *testing.T) {
 		l := w.line(1)
 		w.space(l)
 		w.label(0, 100, l.ahead(0))
-		w.send(labelled(packet{}.bytes(), entry{100, 1, 0}), skbuff{})
-		time.Sleep(tellFor + 20*time.Millisecond) // it is time itself that is tested
-		w.expectTold()
+		w.told() // makes the reader
+		later := time.Duration(0)
+		w.reader.clock = func() (time.Duration, error) {
+			now, err := coarseClock()
+			return now + later, err
+		}
+		for _, tt := range []struct {
+			later time.Duration
+			told  int
+		}{{0, 1}, {tellFor, 0}} {
+			later = tt.later
+			w.send(labelled(packet{}.bytes(), entry{100, 1, 0}), skbuff{})
+			later += 10 * time.Millisecond // more than a tick of the clock
+			if n := len(w.told()); n != tt.told {
+				w.Errorf("%s later: %d packets are told, want %d", later, n, tt.told)
+			}
+		}
 	})
 }
 
