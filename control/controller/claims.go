@@ -62,36 +62,19 @@ func hasClaims(n *slice.Node, interfaces []string) error {
 
 // reserve makes a change; whose says who asks for it.
 func (c *Controller) reserve(ctx context.Context, name, node string, change api.ReservationChange, whose string) error {
-	c.placeMu.Lock()
-	defer c.placeMu.Unlock()
-	admission, err := c.admission(ctx, name)
-	if err != nil {
+	changed, err := c.edit(ctx, name, func(prev, next *slice.Slice) error {
+		n := next.Node(node)
+		if n == nil {
+			return refuse(NotFound, "network %s has no node %q", name, node)
+		}
+		added, err := claim(next, n, change)
+		if err != nil || Diff(prev, next).Empty() {
+			return err
+		}
+		return c.admitClaims(ctx, prev, next, n, added)
+	})
+	if err != nil || !changed {
 		return err
-	}
-	prev, record, err := c.Slice(ctx, name)
-	if err != nil {
-		return err
-	}
-	if record.Deleting {
-		return fmt.Errorf("%s: %w", name, store.ErrDeleting)
-	}
-	next := copyForPlacing(prev)
-	n := next.Node(node)
-	if n == nil {
-		return refuse(NotFound, "network %s has no node %q", name, node)
-	}
-	added, err := claim(next, n, change)
-	if err != nil {
-		return err
-	}
-	if Diff(prev, next).Empty() {
-		return nil
-	}
-	if err := c.admitClaims(ctx, prev, next, n, added); err != nil {
-		return err
-	}
-	if err := c.store.PutSlice(ctx, next, record.Generation, admission.of(prev, next)...); err != nil {
-		return fmt.Errorf("store network %s: %w", name, err)
 	}
 	c.events.Publish(events.Event{Slice: name, Node: node, Kind: events.NodeWanted,
 		Message: "reservations changed " + whose + ": " + describeClaims(change)})

@@ -8,7 +8,6 @@ import (
 
 	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/control/events"
-	"github.com/pergola-net/pergola/control/store"
 	"github.com/pergola-net/pergola/model/slice"
 	"github.com/pergola-net/pergola/model/topology"
 )
@@ -113,47 +112,31 @@ type lspChange struct {
 // changeLSPs changes the LSPs of a slice that runs. into, unless it is nil, gets the one that is other than before.
 func (c *Controller) changeLSPs(ctx context.Context, name string, change func(prev *slice.Slice) (lspChange, error),
 	into *slice.LSP) error {
-	var said string
-	err := untilNoConflict(ctx, func() error {
-		c.placeMu.Lock()
-		defer c.placeMu.Unlock()
-		admission, err := c.admission(ctx, name)
-		if err != nil {
-			return err
-		}
-		prev, record, err := c.Slice(ctx, name)
-		if err != nil {
-			return err
-		}
-		if record.Deleting {
-			return fmt.Errorf("%s: %w", name, store.ErrDeleting)
-		}
-		to, err := change(prev)
-		if err != nil {
-			return err
-		}
-		next := copyForPlacing(prev)
-		if found := topology.SetLSPs(next, prev, to.written, to.byHand); found.Err() != nil {
-			return refuse(Invalid, "%s", textOf(found))
-		}
-		if to.finish != nil {
-			to.finish(next.LSP(to.name))
-		}
-		if into != nil {
-			*into = *next.LSP(to.name)
-		}
-		if Diff(prev, next).Empty() {
+	var to lspChange
+	changed := false
+	err := untilNoConflict(ctx, func() (err error) {
+		changed, err = c.edit(ctx, name, func(prev, next *slice.Slice) error {
+			if to, err = change(prev); err != nil {
+				return err
+			}
+			if found := topology.SetLSPs(next, prev, to.written, to.byHand); found.Err() != nil {
+				return refuse(Invalid, "%s", textOf(found))
+			}
+			if to.finish != nil {
+				to.finish(next.LSP(to.name))
+			}
+			if into != nil {
+				*into = *next.LSP(to.name)
+			}
 			return nil
-		}
-		said = fmt.Sprintf("LSP %s: %s", to.name, to.message)
-		return c.store.PutSlice(ctx, next, record.Generation, admission.of(prev, next)...)
+		})
+		return err
 	})
-	if err != nil {
+	if err != nil || !changed {
 		return err
 	}
-	if said != "" {
-		c.events.Publish(events.Event{Slice: name, Kind: events.LSPWanted, Message: said})
-	}
+	c.events.Publish(events.Event{Slice: name, Kind: events.LSPWanted,
+		Message: fmt.Sprintf("LSP %s: %s", to.name, to.message)})
 	return nil
 }
 
