@@ -29,13 +29,11 @@ type lspFlags struct {
 func (f *lspFlags) add(a *app, cmd *cobra.Command) {
 	a.sliceFlag(cmd, &f.network)
 	set := cmd.Flags()
-	set.StringSliceVar(&f.to, "to", nil, "prefixes whose packets go this way: 10.9.0.0/24 (default: the loopback "+
-		"addresses of the last router)")
+	set.StringSliceVar(&f.to, "to", nil, "prefixes whose packets go this way: 10.9.0.0/24")
 	set.StringVar(&f.bandwidth, "bandwidth", "", "that each link of the path reserves: 50Mbit")
-	set.IntVar(&f.setup, "setup-priority", slice.LowestPriority, "which LSPs this one may take bandwidth from: "+
-		"0, the best, to 7")
-	set.IntVar(&f.holding, "holding-priority", slice.LowestPriority, "which LSPs may take bandwidth from this "+
-		"one: 0, the best, to 7 (default: the set-up priority)")
+	// 0 is no default: what is not given is not read. It only keeps the help from naming one.
+	set.IntVar(&f.setup, "setup-priority", 0, "which LSPs this one may take bandwidth from: 0, the best, to 7")
+	set.IntVar(&f.holding, "holding-priority", 0, "which LSPs may take bandwidth from this one: 0, the best, to 7")
 	f.addTimeout(set)
 }
 
@@ -64,6 +62,9 @@ func newLSPAdd(a *app) *cobra.Command {
 		Long: `Add an LSP to a network that runs, by the names of its first router, of routers on the way, and
 of its last router. With RSVP-TE, others may be between them: the way is the shortest one whose
 links have the bandwidth. PE1:eth2 is a link that it has to take. A static LSP names all routers.
+
+Without --to, packets to the loopback addresses of the last router go this way. Priorities are 7
+where none are given; the holding priority is the set-up priority.
 
 The LSP stays until ` + "`lsp rm`" + `, also when a newer version of the file is brought up.`,
 		Example: `  pergola lsp add pe1 pe2 --bandwidth 50Mbit

@@ -15,30 +15,31 @@ import (
 // defaultMetric is that of a link without a cost, as OSPF has it in networks of Pergola.
 const defaultMetric = 10
 
-// unreserved gives what an interface of a router has unreserved, by priority; nil: it is not known.
-type unreserved func(router, iface string) *[te.Priorities]uint64
+// linkState gives what an interface of a router has unreserved, by priority, and whether the link is down. nil: it is
+// not known.
+type linkState func(router, iface string) (free *[te.Priorities]uint64, down bool)
 
-// database is a network as its topology says it, with what is known to be unreserved. A link that is cut by hand is not
-// in it.
-func database(s *slice.Slice, o *slice.Overrides, free unreserved) *te.Database {
+// database is a network as its topology says it, with what is known to be unreserved. Routers that are switched off,
+// and links that are down, are not in it.
+func database(s *slice.Slice, o *slice.Overrides, state linkState) *te.Database {
 	nodes, byName := []te.Node{}, make(map[string]*slice.Node, len(s.Nodes))
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
-		if address, ok := n.Address(false); ok && n.SwitchesLabels() {
+		if address, ok := n.Address(false); ok && n.SwitchesLabels() && o.Power[n.Name] != slice.PowerOff {
 			nodes = append(nodes, te.Node{ID: n.Name, Address: address, Name: n.Name})
 			byName[n.Name] = n
 		}
 	}
 	var links []te.Link
 	for _, seg := range s.Segments() {
-		links = append(links, linksOf(s, seg, o, byName, free)...)
+		links = append(links, linksOf(s, seg, o, byName, state)...)
 	}
 	return te.New(nodes, links)
 }
 
 // linksOf gives the links of a segment: two where two routers are at it, else one from each router to the LAN.
 func linksOf(s *slice.Slice, seg *slice.Segment, o *slice.Overrides, nodes map[string]*slice.Node,
-	free unreserved) (all []te.Link) {
+	state linkState) (all []te.Link) {
 	for _, l := range seg.Links {
 		for _, e := range l.Ends {
 			n := nodes[e.Node]
@@ -49,7 +50,8 @@ func linksOf(s *slice.Slice, seg *slice.Segment, o *slice.Overrides, nodes map[s
 			if at == nil {
 				continue
 			}
-			if address, ok := ipv4Of(at); ok {
+			free, down := state(n.Name, at.Name)
+			if address, ok := ipv4Of(at); ok && !down {
 				all = append(all, link(s, o, n, at, address.Addr(), free))
 			}
 		}
@@ -66,7 +68,7 @@ func linksOf(s *slice.Slice, seg *slice.Segment, o *slice.Overrides, nodes map[s
 }
 
 func link(s *slice.Slice, o *slice.Overrides, n *slice.Node, at *slice.Interface, local netip.Addr,
-	free unreserved) te.Link {
+	free *[te.Priorities]uint64) te.Link {
 	l := te.Link{LinkID: te.LinkID{From: n.Name, Local: local}, Metric: defaultMetric,
 		Bandwidth: bytesPerSecond(bandwidth(s, o, n.Name, at))}
 	l.Reservable = l.Bandwidth
@@ -76,8 +78,8 @@ func link(s *slice.Slice, o *slice.Overrides, n *slice.Node, at *slice.Interface
 	for p := range l.Unreserved {
 		l.Unreserved[p] = l.Reservable
 	}
-	if known := free(n.Name, at.Name); known != nil {
-		l.Unreserved = *known
+	if free != nil {
+		l.Unreserved = *free
 	}
 	return l
 }

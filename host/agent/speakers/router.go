@@ -3,7 +3,6 @@ package speakers
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"math/rand/v2"
 	"reflect"
@@ -167,8 +166,9 @@ func (r *router) event(e rsvp.Event) {
 		return
 	}
 	t := r.tunnels[l.Name]
-	was := t.isUp()
-	if !t.hear(e, r.want.Network) {
+	v := t.version(e.Key)
+	was := v != nil && v.up
+	if !t.hear(e, r.want.Network, time.Now()) {
 		return
 	}
 	r.all.wake()
@@ -229,21 +229,30 @@ func (r *router) settle(t *tunnel, l *slice.LSP, now time.Time, known databases)
 	want := r.wanted()
 	r.mu.Lock()
 	next, remove, due := t.next(want, l, now, func() *te.Database { return known.of(want) })
+	if next != nil {
+		t.versions = append(t.versions, next)
+	}
 	r.mu.Unlock()
-	r.remove(remove)
 	if next == nil {
+		r.remove(remove)
 		return due
 	}
-	r.mu.Lock()
-	t.versions = append(t.versions, next)
-	r.mu.Unlock()
-	err := r.speaker.Add(next.request)
-	if err == nil {
-		return due
+	// First added: what is removed may be what packets go by.
+	if err := r.speaker.Add(next.request); err != nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		t.forget(next.request.Key)
+		if len(next.path.Hops) > 0 {
+			t.shun(next.path.Hops[0].Local, now)
+		}
+		t.fail(err.Error(), now)
+		return t.notYet
 	}
+	r.remove(remove)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	t.forget(next.request.Key)
-	t.fail(fmt.Sprint(err), now)
-	return t.notYet
+	for _, k := range remove {
+		t.forget(k)
+	}
+	return due
 }

@@ -9,7 +9,6 @@ package speakers
 
 import (
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"net/netip"
@@ -77,6 +76,7 @@ func (s *Speakers) Sync(path machine.DataPath, want map[sliver.ID]*Router) {
 	if !opened {
 		want = nil
 	}
+	s.forgetBroken(want)
 	for id, r := range s.running {
 		if to := want[id]; to == nil || !r.fits(to) || r.ended() {
 			s.stop(r)
@@ -113,6 +113,13 @@ func (d *due) at(t time.Time) {
 	if !t.IsZero() && (d.IsZero() || t.Before(d.Time)) {
 		d.Time = t
 	}
+}
+
+// forgetBroken forgets why routers could not speak that are not to speak any more.
+func (s *Speakers) forgetBroken(want map[sliver.ID]*Router) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.broken, func(id sliver.ID, _ error) bool { return want[id] == nil })
 }
 
 // tryAgain asks for a pass when something is due.
@@ -309,13 +316,13 @@ type databases struct {
 func (d databases) of(r *Router) *te.Database {
 	id := r.Network.ID
 	if d.have[id] == nil {
-		d.have[id] = database(r.Network, r.Overrides, d.all.unreserved(id))
+		d.have[id] = database(r.Network, r.Overrides, d.all.links(id))
 	}
 	return d.have[id]
 }
 
-// unreserved gives what an interface of a router of this host has unreserved.
-func (s *Speakers) unreserved(network uint16) unreserved {
+// links gives what is known of the links of a network: of those at routers of this host.
+func (s *Speakers) links(network uint16) linkState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	free := make(map[string]bandwidths, len(s.free))
@@ -324,12 +331,29 @@ func (s *Speakers) unreserved(network uint16) unreserved {
 			free[id.Node] = maps.Clone(all)
 		}
 	}
-	return func(router, iface string) *[te.Priorities]uint64 {
-		if is, ok := free[router][iface]; ok {
-			return &is
+	down := map[string]map[string]bool{}
+	for id, r := range s.wanted {
+		if id.Slice == network {
+			down[id.Node] = r.down()
 		}
-		return nil
 	}
+	return func(router, iface string) (*[te.Priorities]uint64, bool) {
+		if is, ok := free[router][iface]; ok {
+			return &is, down[router][iface]
+		}
+		return nil, down[router][iface]
+	}
+}
+
+// down are the interfaces of a router whose links are down.
+func (r *Router) down() map[string]bool {
+	all := map[string]bool{}
+	for _, is := range r.Interfaces {
+		if is.Down {
+			all[is.Name] = true
+		}
+	}
+	return all
 }
 
 func (s *Speakers) setUnreserved(id sliver.ID, iface string, is [te.Priorities]uint64) {
@@ -349,14 +373,4 @@ func (s *Speakers) Close() {
 	if s.later != nil {
 		s.later.Stop()
 	}
-}
-
-// Problem says why a router does not speak; empty: it does, or is not known.
-func (s *Speakers) Problem(id sliver.ID) string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.broken[id]; err != nil {
-		return fmt.Sprintf("it does not speak RSVP: %v", err)
-	}
-	return ""
 }

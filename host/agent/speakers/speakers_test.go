@@ -115,6 +115,13 @@ func TestRoutersSpeakAtInterfacesToRouters(t *testing.T) {
 	if got := toB.Neighbours[neighbour.Addresses[0].Addr()]; got != [6]byte(mac) {
 		t.Errorf("b is at %x, want %s", got, mac)
 	}
+	// It speaks by its first IPv4 address, whichever it has beside.
+	neighbour.Addresses = append([]netip.Prefix{netip.MustParsePrefix("2001:db8::2/64")}, neighbour.Addresses...)
+	neighbour.Addresses = append(neighbour.Addresses, netip.MustParsePrefix("192.0.2.2/24"))
+	_, toB = speaking(t, s, slice.Overrides{}, "a").at("eth1")
+	if _, ok := toB.Neighbours[neighbour.Addresses[1].Addr()]; !ok || len(toB.Neighbours) != 1 {
+		t.Errorf("with other addresses b is %v", toB.Neighbours)
+	}
 	if toB.Bandwidth != 100_000_000 || toB.Down {
 		t.Errorf("the link to b is %+v", toB)
 	}
@@ -284,15 +291,132 @@ func TestLabelsThatLeadOnAreTheFirstRoute(t *testing.T) {
 	}
 }
 
+// A router that is switched off is gone wherever it is, and so is a link that is down: also for an LSP that reserves
+// nothing.
+func TestPathsGoRoundWhatIsGone(t *testing.T) {
+	s := resolved(t, square, nil)
+	l := *s.LSP("free")
+	l.Signal = &slice.Signal{Number: 1, Setup: 7, Holding: 7}
+	off := slice.Overrides{Power: map[string]slice.Power{"b": slice.PowerOff}}
+	elsewhere := *s
+	elsewhere.Nodes = slices.Clone(s.Nodes)
+	for i := range elsewhere.Nodes {
+		elsewhere.Nodes[i].Host = map[bool]string{true: "there", false: "here"}[elsewhere.Nodes[i].Name == "b"]
+	}
+	all := Of(plan.Place{Host: "here"}, []plan.Input{{Spec: &elsewhere, Overrides: off}}, seen(s, "b"))
+	if _, toB := all[sliver.ID{Slice: 7, Node: "a"}].at("eth1"); !toB.Down {
+		t.Error("the link to a router that is switched off on another host is up")
+	}
+	down := func(router, iface string) (*[te.Priorities]uint64, bool) {
+		return nil, router == "a" && iface == "eth1"
+	}
+	for name, d := range map[string]*te.Database{
+		"switched off": database(s, &off, nothing), "link down": database(s, &slice.Overrides{}, down),
+	} {
+		p, err := route(s, &slice.Overrides{}, &l, d, nil, nil)
+		if by := strings.Join(p.Routers(), " "); by != "a c d" {
+			t.Errorf("%s: it goes by %s, %v", name, by, err)
+		}
+	}
+}
+
+// A router that says nothing is avoided after a while.
+func TestAnLSPDoesNotWaitForEver(t *testing.T) {
+	s := resolved(t, square, nil)
+	r := speaking(t, s, slice.Overrides{}, "a")
+	l := *s.LSP("free")
+	l.Signal = &slice.Signal{Number: 1, Setup: 7, Holding: 7}
+	var tunnel tunnel
+	now := time.Now()
+	next := func() (*version, time.Time) {
+		v, _, due := tunnel.next(r, &l, now, func() *te.Database { return empty(r) })
+		if v != nil {
+			tunnel.versions = append(tunnel.versions, v)
+		}
+		return v, due
+	}
+	first, due := next()
+	if by := strings.Join(first.path.Routers(), " "); by != "a b d" || !due.Equal(now.Add(setUpTime)) {
+		t.Fatalf("asked for by %s, due in %s", by, due.Sub(now))
+	}
+	now = now.Add(setUpTime / 2)
+	if v, _ := next(); v != nil {
+		t.Error("asked for again before its time is over")
+	}
+	now = now.Add(setUpTime)
+	second, _ := next()
+	if second == nil || strings.Join(second.path.Routers(), " ") != "a c d" {
+		t.Errorf("asked for %+v, want the other way", second)
+	}
+}
+
+// What packets go by since before a speaker began stays until another version is up.
+func TestARefusalAfterARestartLeavesTheLabels(t *testing.T) {
+	s := resolved(t, square, nil)
+	r := speaking(t, s, slice.Overrides{}, "a")
+	l, now := s.LSP("free"), time.Now()
+	tunnel := tunnel{resume: steps(s, l)}
+	known := func() *te.Database { return empty(r) }
+	first, _, _ := tunnel.next(r, l, now, known)
+	tunnel.versions = append(tunnel.versions, first)
+	tunnel.hear(rsvp.Event{Kind: rsvp.Failed, Key: first.request.Key}, s, now)
+	second, remove, _ := tunnel.next(r, l, now.Add(time.Minute), known)
+	if second == nil || len(remove) > 0 || second.request.Replaces != first.request.Key.LSP {
+		t.Errorf("asked for %+v, and removed %v", second, remove)
+	}
+}
+
+func TestTheLinkThatHasNoRoomIsAvoided(t *testing.T) {
+	s := resolved(t, square, nil)
+	r := speaking(t, s, slice.Overrides{}, "a")
+	l, now := s.LSP("free"), time.Now()
+	var tunnel tunnel
+	v, _, _ := tunnel.next(r, l, now, func() *te.Database { return empty(r) })
+	tunnel.versions = append(tunnel.versions, v)
+	address := func(node, name string) netip.Addr { return s.Node(node).Interface(name).Addresses[0].Addr() }
+	for _, tt := range []struct{ told, avoided netip.Addr }{
+		{address("b", "eth1"), address("b", "eth2")}, // where the Path came in, as b has nothing left behind it
+		{address("b", "eth2"), address("b", "eth2")},
+		{s.Node("b").Loopbacks[0].Addr(), address("b", "eth2")},
+		{address("d", "eth1"), address("d", "eth1")}, // the last one
+	} {
+		e := message.ErrorSpec{Node: tt.told, Code: message.AdmissionFailure}
+		tunnel.hear(rsvp.Event{Kind: rsvp.Failed, Key: v.request.Key, Error: e}, s, now)
+		if _, ok := tunnel.avoid[tt.avoided]; !ok || len(tunnel.avoid) != 1 {
+			t.Errorf("told by %s: %v is avoided, want %s", tt.told, tunnel.avoid, tt.avoided)
+		}
+		clear(tunnel.avoid)
+	}
+}
+
+func TestNewsSayWhatBecomesOfPackets(t *testing.T) {
+	s := resolved(t, square, nil)
+	up, refused := &version{up: true}, &version{}
+	refused.request.Key.LSP = 2
+	failed := rsvp.Event{Kind: rsvp.Failed, Key: refused.request.Key}
+	for want, tt := range map[string]struct {
+		tunnel tunnel
+		was    bool
+	}{
+		"is not set up: ":   {tunnel{versions: []*version{refused}}, false},
+		"stays as it was: ": {tunnel{versions: []*version{up, refused}}, false},
+		"is broken: ":       {tunnel{versions: []*version{refused}}, true},
+	} {
+		if got := tt.tunnel.news(failed, tt.was, s); !strings.HasPrefix(got, want) {
+			t.Errorf("%q does not begin with %q", got, want)
+		}
+	}
+}
+
 // nothing is known to be reserved.
-func nothing(string, string) *[te.Priorities]uint64 { return nil }
+func nothing(string, string) (free *[te.Priorities]uint64, down bool) { return nil, false }
 
 func empty(r *Router) *te.Database { return database(r.Network, r.Overrides, nothing) }
 
 func TestPathsHaveTheBandwidth(t *testing.T) {
 	s := resolved(t, square, nil)
 	r := speaking(t, s, slice.Overrides{}, "a")
-	by := func(l *slice.LSP, free unreserved) (string, error) {
+	by := func(l *slice.LSP, free linkState) (string, error) {
 		p, err := route(s, &slice.Overrides{}, l, database(s, &slice.Overrides{}, free), nil, nil)
 		return strings.Join(p.Routers(), " "), err
 	}
@@ -302,11 +426,11 @@ func TestPathsHaveTheBandwidth(t *testing.T) {
 	if got, err := by(s.LSP("named"), nothing); got != "a c d" {
 		t.Errorf("the path is named, and goes by %s, %v", got, err)
 	}
-	taken := func(router, iface string) *[te.Priorities]uint64 {
+	taken := func(router, iface string) (*[te.Priorities]uint64, bool) {
 		if router == "b" && iface == "eth2" {
-			return &[te.Priorities]uint64{}
+			return &[te.Priorities]uint64{}, false
 		}
-		return nil
+		return nil, false
 	}
 	_, err := by(s.LSP("free"), taken)
 	if err == nil || !strings.Contains(err.Error(), "have less than 20 Mbit/s unreserved at priority 5") {
@@ -344,9 +468,12 @@ func TestLSPsAreReplacedWhenTheNewOneIsUp(t *testing.T) {
 		if next != nil {
 			tunnel.versions = append(tunnel.versions, next)
 		}
+		for _, k := range remove {
+			tunnel.forget(k)
+		}
 		return next, remove
 	}
-	hear := func(kind string, v *version) { tunnel.hear(rsvp.Event{Kind: kind, Key: v.request.Key}, s) }
+	hear := func(kind string, v *version) { tunnel.hear(rsvp.Event{Kind: kind, Key: v.request.Key}, s, now) }
 
 	first, _ := ask(l)
 	if first == nil || first.request.Replaces != 0 || first.request.Bandwidth != 2_500_000 ||
@@ -394,7 +521,7 @@ func TestLSPsAreReplacedWhenTheNewOneIsUp(t *testing.T) {
 	// What routers say is not kept without bound.
 	for i := range 1000 {
 		e := message.ErrorSpec{Node: netip.AddrFrom4([4]byte{192, 0, byte(i >> 8), byte(i)})}
-		tunnel.hear(rsvp.Event{Kind: rsvp.Failed, Key: third.request.Key, Error: e}, s)
+		tunnel.hear(rsvp.Event{Kind: rsvp.Failed, Key: third.request.Key, Error: e}, s, now)
 	}
 	if len(tunnel.avoid) > 0 {
 		t.Errorf("%d addresses of no link are avoided", len(tunnel.avoid))
@@ -413,7 +540,7 @@ func TestAnLSPThatFailsIsAskedForAgainEverMoreSlowly(t *testing.T) {
 			continue
 		}
 		tunnel.versions = append(tunnel.versions, next)
-		tunnel.hear(rsvp.Event{Kind: rsvp.Failed, Key: next.request.Key}, s)
+		tunnel.hear(rsvp.Event{Kind: rsvp.Failed, Key: next.request.Key}, s, now)
 		if !last.IsZero() {
 			pauses = append(pauses, now.Sub(last))
 		}

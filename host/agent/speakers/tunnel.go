@@ -35,6 +35,7 @@ type version struct {
 	hops    []slice.Hop
 	path    *te.Path
 	up      bool
+	leads   bool   // packets go by its labels since before the speaker began, though it is not up again yet
 	failed  string // why it is not up, or does not come up
 	route   []message.Record
 	since   time.Time
@@ -49,6 +50,7 @@ func lspID(number, attempt uint16) uint16 { return number*attempts | attempt%att
 // the first time, and at most.
 const (
 	avoidFor     = 30 * time.Second
+	setUpTime    = 10 * time.Second // in which an LSP comes up, or an error comes; else a router does not answer
 	pause        = time.Second
 	longestPause = 20 * time.Second
 )
@@ -65,8 +67,15 @@ func (t *tunnel) next(r *Router, l *slice.LSP, now time.Time, known func() *te.D
 		t.problem, remove = "one of its ends has no IPv4 address", t.keys()
 		t.versions = nil
 		return nil, remove, due
-	case !changed && (newest.up || newest.failed == ""):
+	case !changed && newest.up:
 		return nil, nil, due
+	case !changed && newest.failed == "" && now.Before(newest.since.Add(setUpTime)):
+		return nil, nil, newest.since.Add(setUpTime)
+	}
+	if !changed && newest.failed == "" {
+		t.silent(newest, now)
+	}
+	switch {
 	case now.Before(t.notYet) && t.asked == l.Signal.Number:
 		return nil, nil, t.notYet
 	}
@@ -75,6 +84,7 @@ func (t *tunnel) next(r *Router, l *slice.LSP, now time.Time, known func() *te.D
 	}
 	t.asked = l.Signal.Number
 	maps.DeleteFunc(t.avoid, func(_ netip.Addr, until time.Time) bool { return now.After(until) })
+	leads := t.resume != nil
 	path, err := t.route(r, l, known())
 	if err != nil {
 		t.fail(err.Error(), now)
@@ -83,25 +93,46 @@ func (t *tunnel) next(r *Router, l *slice.LSP, now time.Time, known func() *te.D
 	if t.attempt++; newest == nil || newest.number != l.Signal.Number {
 		t.attempt = 0
 	}
-	next = &version{number: l.Signal.Number, hops: l.Hops, path: &path, since: now, request: rsvp.Request{
-		Key:   rsvp.Key{Session: session, Sender: r.ID, LSP: lspID(l.Signal.Number, t.attempt)},
-		Route: path.Route(), Bandwidth: bytesPerSecond(l.Signal.Bandwidth), Record: true,
-		Attribute: message.SessionAttribute{Setup: l.Signal.Setup, Holding: l.Signal.Holding, Name: l.Name,
-			Flags: message.SharedStyle | message.LabelRecording},
-	}}
+	key := rsvp.Key{Session: session, Sender: r.ID, LSP: lspID(l.Signal.Number, t.attempt)}
+	for slices.Contains(t.keys(), key) {
+		t.attempt++
+		key.LSP = lspID(l.Signal.Number, t.attempt)
+	}
+	next = &version{number: l.Signal.Number, hops: l.Hops, path: &path, leads: leads, since: now,
+		request: requestFor(l, key, path.Route())}
 	for _, v := range t.versions {
-		if v.up && v.request.Key.Session == session {
+		if (v.up || v.leads) && v.request.Key.Session == session {
 			next.request.Replaces = v.request.Key.LSP
 		} else {
 			remove = append(remove, v.request.Key)
 		}
 	}
-	for _, k := range remove {
-		t.forget(k)
-	}
 	t.problem = ""
 	t.rest(now)
-	return next, remove, due
+	return next, remove, now.Add(setUpTime)
+}
+
+// requestFor is what the speaker is asked for.
+func requestFor(l *slice.LSP, key rsvp.Key, route []message.Step) rsvp.Request {
+	return rsvp.Request{Key: key, Route: route, Bandwidth: bytesPerSecond(l.Signal.Bandwidth), Record: true,
+		Attribute: message.SessionAttribute{Setup: l.Signal.Setup, Holding: l.Signal.Holding, Name: l.Name,
+			Flags: message.SharedStyle | message.LabelRecording}}
+}
+
+// silent notes that neither a reservation nor an error has come: the routers of the way are avoided.
+func (t *tunnel) silent(v *version, now time.Time) {
+	v.failed = "a router on its way does not answer"
+	for _, h := range v.path.Hops {
+		t.shun(h.Local, now)
+	}
+}
+
+// shun has a link avoided for a while, which is named by an interface at it.
+func (t *tunnel) shun(a netip.Addr, now time.Time) {
+	if t.avoid == nil {
+		t.avoid = map[netip.Addr]time.Time{}
+	}
+	t.avoid[a] = now.Add(avoidFor)
 }
 
 // asks reports whether a version is what is wanted now.
@@ -166,27 +197,23 @@ func (t *tunnel) keys() (all []rsvp.Key) {
 }
 
 // hear takes an event in, and reports whether the tunnel is to be looked at.
-func (t *tunnel) hear(e rsvp.Event, network *slice.Slice) bool {
-	i := slices.IndexFunc(t.versions, func(v *version) bool { return v.request.Key == e.Key })
-	if i < 0 {
+func (t *tunnel) hear(e rsvp.Event, network *slice.Slice, now time.Time) bool {
+	v := t.version(e.Key)
+	if v == nil {
 		return false
 	}
-	v := t.versions[i]
 	switch e.Kind {
 	case rsvp.Up:
-		v.up, v.failed, v.route, t.tries = true, "", e.Route, 0
+		v.up, v.leads, v.failed, v.route, t.tries = true, false, "", e.Route, 0
 		if v == t.newest() {
 			t.problem = ""
 		}
 	case rsvp.Down:
-		v.up, v.failed = false, cmp.Or(v.failed, "the reservation was taken back")
+		v.up, v.leads, v.failed = false, false, cmp.Or(v.failed, "the reservation was taken back")
 	case rsvp.Failed:
 		v.failed = describe(e.Error, network)
-		if strings.Contains(routerOf(network, e.Error.Node), ":") { // an interface of this network
-			if t.avoid == nil {
-				t.avoid = map[netip.Addr]time.Time{}
-			}
-			t.avoid[e.Error.Node] = time.Now().Add(avoidFor)
+		if a, ok := v.refusedAt(e.Error.Node, network); ok {
+			t.shun(a, now)
 		}
 		if v.up || t.tries <= 1 { // by another way at once; then with pauses
 			t.notYet = time.Time{}
@@ -199,21 +226,49 @@ func (t *tunnel) hear(e rsvp.Event, network *slice.Slice) bool {
 	return true
 }
 
+// version gives what was asked for by a key; nil: nothing was.
+func (t *tunnel) version(k rsvp.Key) *version {
+	for _, v := range t.versions {
+		if v.request.Key == k {
+			return v
+		}
+	}
+	return nil
+}
+
+// refusedAt gives the link at which a router has refused an LSP, by an interface: that by which the LSP was to leave
+// the router, for the error has any of its addresses. ok is false where no router of the network has it.
+func (v *version) refusedAt(a netip.Addr, network *slice.Slice) (link netip.Addr, ok bool) {
+	router, at, _ := strings.Cut(routerOf(network, a), ":")
+	if v.path != nil {
+		for _, h := range v.path.Hops {
+			if h.From == router {
+				return h.Local, true
+			}
+		}
+	}
+	return a, at != ""
+}
+
 // isUp reports whether packets have an LSP to go by.
 func (t *tunnel) isUp() bool {
 	return slices.ContainsFunc(t.versions, func(v *version) bool { return v.up })
 }
 
-// news says what an event that was taken in has changed, for people; empty: nothing. was: the tunnel was up before.
+// news says what an event that was taken in has changed, for people; empty: nothing. was: what it is about was up.
 func (t *tunnel) news(e rsvp.Event, was bool, network *slice.Slice) string {
 	switch {
 	case e.Kind == rsvp.Up:
 		return "is up by " + wayOf(e.Route, network)
 	case e.Kind == rsvp.Failed:
-		if was {
-			return "is broken: " + describe(e.Error, network)
+		what := "is not set up: "
+		switch {
+		case was:
+			what = "is broken: "
+		case t.isUp():
+			what = "stays as it was: "
 		}
-		return "is not set up: " + describe(e.Error, network)
+		return what + describe(e.Error, network)
 	case was && !t.isUp():
 		return "is down"
 	}

@@ -28,10 +28,10 @@ type Router struct {
 // Interface is an interface of such a router.
 type Interface struct {
 	Name       string
-	Port       int          // the substrate's end of it
-	Prefix     netip.Prefix // the router's own address
-	Bandwidth  unit.Rate    // that LSPs can reserve
-	Neighbours map[netip.Addr][6]byte
+	Port       int                    // the substrate's end of it
+	Prefix     netip.Prefix           // the router's own address
+	Bandwidth  unit.Rate              // that LSPs can reserve
+	Neighbours map[netip.Addr][6]byte // by the addresses by which they speak
 	Down       bool
 }
 
@@ -150,14 +150,16 @@ func (n *network) addNeighbour(to *Interface, other *slice.Node, name string) {
 	if at == nil || !ok {
 		return
 	}
-	for _, p := range at.Addresses {
-		to.Neighbours[p.Addr()] = mac
+	if address, ok := ipv4Of(at); ok { // by which it speaks
+		to.Neighbours[address.Addr()] = mac
 	}
 }
 
-// isGone reports whether a node of this host does not run. Of those of other hosts nothing is known here.
+// isGone reports whether a node is switched off, or is one of this host that does not run. What else ends nodes of
+// other hosts is not known here.
 func (n *network) isGone(node *slice.Node) bool {
-	return n.at.Owns(node) && n.seen.NetNS[sliver.ID{Slice: n.Spec.ID, Node: node.Name}] == 0
+	id := sliver.ID{Slice: n.Spec.ID, Node: node.Name}
+	return n.Overrides.Power[node.Name] == slice.PowerOff || n.at.Owns(node) && n.seen.NetNS[id] == 0
 }
 
 func ipv4Of(at *slice.Interface) (netip.Prefix, bool) {
