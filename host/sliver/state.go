@@ -193,11 +193,21 @@ func (r *Runtime) Observe(id ID) (Observed, error) {
 	if err != nil {
 		return o, err
 	}
+	ended := rec.Process.PID != 0 && !rec.Process.alive()
+	if ended && rec.Exit == nil {
+		// An end that is watched counts once it is known how it came: Exits tells of it then.
+		if ended = !r.watch.watches(rec.Process.PID); ended {
+			if rec, err = r.readRecord(id); err != nil { // that it was written meanwhile
+				return o, err
+			}
+			ended = !rec.Process.alive()
+		}
+	}
 	o.SliceName, o.Digest, o.Notes = rec.SliceName, rec.Digest, rec.Notes
 	o.CreatedAt, o.StartedAt = rec.Created, rec.Started
 	switch {
 	case rec.Process.PID == 0:
-	case !rec.Process.alive():
+	case ended:
 		o.State, o.ExitCode = Exited, -1
 		o.OutOfMemory = r.groups.outOfMemory(r.groupOf(id))
 		if rec.Exit != nil {

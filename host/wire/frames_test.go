@@ -57,7 +57,7 @@ func (t *tap) send(frame []byte) {
 // sees waits for a frame and reports whether it came, and how the stack took it (PACKET_HOST, ...).
 func (t *tap) sees(frame []byte) (kind uint8, ok bool) {
 	t.Helper()
-	for deadline := time.Now().Add(500 * time.Millisecond); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
 		if have, how := t.next(); bytes.Equal(have, frame) {
 			return how, true
 		}
@@ -209,7 +209,7 @@ func TestJumboAndUnequalMTU(t *testing.T) {
 	l.must(l.Join(l.ctx, a, c))
 	tapA.send(big)
 	tapA.send(fits)
-	if _, ok := tapC.sees(big); ok {
+	if tapC.copies(big) > 0 {
 		t.Error("an interface received more than its MTU")
 	}
 	traffic, err := l.Counters(l.ctx)
