@@ -25,7 +25,7 @@ type objectCounters struct {
 	WalkedIn  objectTraffic
 	WalkedOut objectTraffic
 	Emerged   objectTraffic
-	Dropped   [26]uint64
+	Dropped   [27]uint64
 }
 
 type objectEncapsulation struct {
@@ -132,7 +132,8 @@ type objectPort struct {
 	Single     uint8
 	Plain      uint16
 	Queues     uint16
-	Pad        uint16
+	Reserves   uint8
+	Pad        uint8
 }
 
 type objectPunt uint32
@@ -177,34 +178,46 @@ type objectPunted struct {
 type objectReason uint32
 
 const (
-	objectReasonCONTINUE              objectReason = 0
-	objectReasonREASON_UNKNOWN_PORT   objectReason = 1
-	objectReasonREASON_NOT_WIRED      objectReason = 2
-	objectReasonREASON_PEER_GONE      objectReason = 3
-	objectReasonREASON_TOO_BIG        objectReason = 4
-	objectReasonREASON_NO_MEMORY      objectReason = 5
-	objectReasonREASON_STRAY          objectReason = 6
-	objectReasonREASON_MALFORMED      objectReason = 7
-	objectReasonREASON_FRAGMENT       objectReason = 8
-	objectReasonREASON_UNKNOWN_TUNNEL objectReason = 9
-	objectReasonREASON_CONGESTION     objectReason = 10
-	objectReasonREASON_VLAN_TAGS      objectReason = 11
-	objectReasonREASON_SUPER_FRAME    objectReason = 12
-	objectReasonREASON_NO_UPLINK      objectReason = 13
-	objectReasonREASON_NO_ROUTE       objectReason = 14
-	objectReasonREASON_STORM          objectReason = 15
-	objectReasonREASON_OFF_UNDERLAY   objectReason = 16
-	objectReasonREASON_POLICED        objectReason = 17
-	objectReasonREASON_NO_PROGRAM     objectReason = 18
-	objectReasonREASON_CHECKSUM       objectReason = 19
-	objectReasonREASON_UNKNOWN_LABEL  objectReason = 20
-	objectReasonREASON_LABEL_TTL      objectReason = 21
-	objectReasonREASON_LABEL_STACK    objectReason = 22
-	objectReasonREASON_ROUTER_ALERT   objectReason = 23
-	objectReasonREASON_LSP_DOWN       objectReason = 24
-	objectReasonREASON_LABEL_LOOP     objectReason = 25
-	objectReasonREASONS               objectReason = 26
+	objectReasonCONTINUE                    objectReason = 0
+	objectReasonREASON_UNKNOWN_PORT         objectReason = 1
+	objectReasonREASON_NOT_WIRED            objectReason = 2
+	objectReasonREASON_PEER_GONE            objectReason = 3
+	objectReasonREASON_TOO_BIG              objectReason = 4
+	objectReasonREASON_NO_MEMORY            objectReason = 5
+	objectReasonREASON_STRAY                objectReason = 6
+	objectReasonREASON_MALFORMED            objectReason = 7
+	objectReasonREASON_FRAGMENT             objectReason = 8
+	objectReasonREASON_UNKNOWN_TUNNEL       objectReason = 9
+	objectReasonREASON_CONGESTION           objectReason = 10
+	objectReasonREASON_VLAN_TAGS            objectReason = 11
+	objectReasonREASON_SUPER_FRAME          objectReason = 12
+	objectReasonREASON_NO_UPLINK            objectReason = 13
+	objectReasonREASON_NO_ROUTE             objectReason = 14
+	objectReasonREASON_STORM                objectReason = 15
+	objectReasonREASON_OFF_UNDERLAY         objectReason = 16
+	objectReasonREASON_POLICED              objectReason = 17
+	objectReasonREASON_NO_PROGRAM           objectReason = 18
+	objectReasonREASON_CHECKSUM             objectReason = 19
+	objectReasonREASON_UNKNOWN_LABEL        objectReason = 20
+	objectReasonREASON_LABEL_TTL            objectReason = 21
+	objectReasonREASON_LABEL_STACK          objectReason = 22
+	objectReasonREASON_ROUTER_ALERT         objectReason = 23
+	objectReasonREASON_LSP_DOWN             objectReason = 24
+	objectReasonREASON_LABEL_LOOP           objectReason = 25
+	objectReasonREASON_RESERVATION_EXCEEDED objectReason = 26
+	objectReasonREASONS                     objectReason = 27
 )
+
+type objectReservation struct {
+	_            structs.HostLayout
+	Meter        objectMeter
+	Frames       uint64
+	Bytes        uint64
+	ExcessFrames uint64
+	ExcessBytes  uint64
+	Excess       uint32
+	Pad          uint32
+}
 
 type objectRouter struct {
 	_     structs.HostLayout
@@ -293,7 +306,7 @@ type objectUnderlay struct {
 	Received objectTraffic
 	Sent     objectTraffic
 	ByCard   uint64
-	Dropped  [26]uint64
+	Dropped  [27]uint64
 }
 
 type objectUnwalked struct {
@@ -352,6 +365,7 @@ const (
 	objectMapNotes             = "notes"
 	objectMapPorts             = "ports"
 	objectMapPunts             = "punts"
+	objectMapReservations      = "reservations"
 	objectMapRouters           = "routers"
 	objectMapShortcuts         = "shortcuts"
 	objectMapSources           = "sources"
@@ -484,6 +498,7 @@ type objectMapSpecs struct {
 	Notes           *ebpf.MapSpec `ebpf:"notes"`
 	Ports           *ebpf.MapSpec `ebpf:"ports"`
 	Punts           *ebpf.MapSpec `ebpf:"punts"`
+	Reservations    *ebpf.MapSpec `ebpf:"reservations"`
 	Routers         *ebpf.MapSpec `ebpf:"routers"`
 	Shortcuts       *ebpf.MapSpec `ebpf:"shortcuts"`
 	Sources         *ebpf.MapSpec `ebpf:"sources"`
@@ -568,6 +583,7 @@ type objectMaps struct {
 	Notes           *ebpf.Map `ebpf:"notes"`
 	Ports           *ebpf.Map `ebpf:"ports"`
 	Punts           *ebpf.Map `ebpf:"punts"`
+	Reservations    *ebpf.Map `ebpf:"reservations"`
 	Routers         *ebpf.Map `ebpf:"routers"`
 	Shortcuts       *ebpf.Map `ebpf:"shortcuts"`
 	Sources         *ebpf.Map `ebpf:"sources"`
@@ -615,6 +631,7 @@ func (m *objectMaps) Close() error {
 		m.Notes,
 		m.Ports,
 		m.Punts,
+		m.Reservations,
 		m.Routers,
 		m.Shortcuts,
 		m.Sources,

@@ -37,6 +37,11 @@ type NHLFE struct {
 	// put on others, or on IP, have TTL; 0: 255.
 	Uniform bool
 	TTL     uint8
+	// Reserved says that the LSP has a reservation, so that frames of class ReservedClass are within it. Of an FTN,
+	// Reservation then says which, and frames have their class by it.
+	Reserved    bool
+	Reservation Reservation
+
 	// KeepClass gives labels the traffic class of what they replace or stand on, of IP its precedence, in place of
 	// their own.
 	KeepClass bool
@@ -67,7 +72,17 @@ func (d *DataPath) SetFTN(space, ftn uint32, n NHLFE) error {
 		return fmt.Errorf("set FTN %d: not within 1 and %d, without labels, or for frames of one port only",
 			ftn, maxFTN)
 	}
-	if err := d.setNHLFE(space, ftnBit|ftn, n); err != nil {
+	if n.Reserved {
+		if _, err := n.Reservation.record(); err != nil {
+			return fmt.Errorf("set the reservation of FTN %d: %w", ftn, err)
+		}
+		n.KeepClass = true // that of the reservation
+	}
+	err := d.setNHLFE(space, ftnBit|ftn, n)
+	if err == nil {
+		err = d.setReservation(space, ftn, n)
+	}
+	if err != nil {
 		return fmt.Errorf("set FTN %d: %w", ftn, err)
 	}
 	return nil
@@ -83,7 +98,7 @@ func (d *DataPath) DeleteLabel(space, label uint32) error {
 
 // DeleteFTN forgets an FTN. It is no error if it is not there.
 func (d *DataPath) DeleteFTN(space, ftn uint32) error {
-	if err := d.deleteNHLFE(space, ftnBit|ftn); err != nil {
+	if err := errors.Join(d.deleteNHLFE(space, ftnBit|ftn), d.deleteReservation(space, ftn)); err != nil {
 		return fmt.Errorf("delete FTN %d: %w", ftn, err)
 	}
 	return nil
@@ -107,6 +122,14 @@ func (d *DataPath) AllLabels() iter.Seq2[LabelEntry, error] {
 		at := d.maps.Labels.Iterate()
 		for at.Next(&key, &record) {
 			e := LabelEntry{key.Space, key.Label &^ ftnBit, key.Label&ftnBit != 0, record.entry()}
+			if e.FTN && e.Reserved {
+				is, err := d.Reserved(e.Space, e.Number)
+				if err != nil {
+					yield(LabelEntry{}, err)
+					return
+				}
+				e.Reservation = is.Reservation
+			}
 			if !yield(e, nil) {
 				return
 			}
@@ -167,6 +190,9 @@ func (n NHLFE) record() (r objectNhlfe, err error) {
 	if n.KeepClass {
 		r.Flags |= labelKeepClass
 	}
+	if n.Reserved {
+		r.Flags |= labelReserved
+	}
 	for i, l := range n.Push {
 		special := l.Label < FirstLabel && l.Label != explicitNull4 && l.Label != explicitNull6
 		if special || l.Label > LastLabel || l.Class > 7 {
@@ -190,6 +216,7 @@ const (
 
 	labelUniform   = 1
 	labelKeepClass = 2
+	labelReserved  = 4
 )
 
 func (r objectNhlfe) entry() NHLFE {
@@ -198,6 +225,7 @@ func (r objectNhlfe) entry() NHLFE {
 		MAC: r.Mac, TTL: r.Ttl,
 		Uniform:   r.Flags&labelUniform != 0,
 		KeepClass: r.Flags&labelKeepClass != 0,
+		Reserved:  r.Flags&labelReserved != 0,
 	}
 	for _, entry := range r.Push[:min(int(r.Pushes), maxPushes)] {
 		n.Push = append(n.Push, Label{Label: entry >> 12, Class: uint8(entry >> 9 & 7)})

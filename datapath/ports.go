@@ -38,6 +38,9 @@ type Port struct {
 	// are the classes FirstQueue and up of the qdisc that they go to. 0: it has no choice.
 	Queues int
 
+	// Reserves says that frames within a reservation of their LSP have the class ReservedQueue.
+	Reserves bool
+
 	Police Policer // bounds what the node sends; the zero value: nothing does
 
 	// Plain is, of a link with a packet program at the other end, the ifindex of a device that makes frames plain
@@ -47,8 +50,12 @@ type Port struct {
 	Plain int
 }
 
-// FirstQueue is the class of a port's queue number 0, major and minor number. The next queue has the next class.
-const FirstQueue = 1<<16 | 0x10
+// Classes of a port, major and minor number: that of queue number 0, behind which the next queue has the next class; and
+// that of frames within a reservation.
+const (
+	FirstQueue    = 1<<16 | 0x10
+	ReservedQueue = 1<<16 | 2
+)
 
 // MaxPorts bounds the ifindexes of ports: each is below.
 const MaxPorts = 16384
@@ -76,7 +83,7 @@ func (d *DataPath) Set(ifindex int, p Port) error {
 		Mode: objectMode(p.Mode), Peer: uint32(p.Peer), Mtu: uint32(p.MTU), Mac: p.MAC,
 		External:   flag(p.External),
 		Classified: flag(p.Classified), Policed: flag(p.Police != Policer{}), Single: flag(p.Police.Single),
-		Plain: uint16(p.Plain), Queues: uint16(p.Queues),
+		Plain: uint16(p.Plain), Queues: uint16(p.Queues), Reserves: flag(p.Reserves),
 	}
 	if err := d.maps.Ports.Put(uint32(ifindex), record); err != nil {
 		return fmt.Errorf("write port record %d: %w", ifindex, err)
@@ -148,5 +155,6 @@ func (d *DataPath) portOf(ifindex int, r objectPort) (Port, error) {
 	return Port{
 		Mode: Mode(r.Mode), Peer: int(r.Peer), MTU: int(r.Mtu), MAC: r.Mac, External: r.External != 0,
 		Classified: r.Classified != 0, Police: police, Plain: int(r.Plain), Queues: int(r.Queues),
+		Reserves: r.Reserves != 0,
 	}, err
 }

@@ -43,7 +43,7 @@ const filtersSince = 11
 
 // nodesSince is one number for all that programs of nodes share with the walk: they call each other, and each reads
 // what the other one left in the record of the work. It rises with each other map that programs of nodes read, too.
-const nodesSince = 17
+const nodesSince = 18
 
 var upgrades = map[string]upgrade{
 	objectMapPorts: {13, carried},
@@ -91,13 +91,14 @@ var upgrades = map[string]upgrade{
 
 	objectMapUdpOwners: {nodesSince, rebuilt}, // until then the kernel has what comes to UDP ports
 
-	objectMapLabels:      {15, rebuilt}, // until then what carries labels is dropped
-	objectMapLabelStacks: {17, reset},
+	objectMapLabels:       {15, rebuilt}, // until then what carries labels is dropped
+	objectMapLabelStacks:  {18, reset},
+	objectMapReservations: {18, rebuilt}, // until then what LSPs carry is best effort
 
 	objectMapUnwalkedFrames: {17, reset},
 	objectMapUnwalkedFull:   {17, reset},
 
-	objectMapCounts:    {17, reset},
+	objectMapCounts:    {18, reset},
 	objectMapPunts:     {17, reset},
 	objectMapUnderlays: {17, reset},
 }

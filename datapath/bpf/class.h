@@ -4,7 +4,8 @@
  * link; the first rule that matches names a class of the qdisc (HTB) behind it, by skb->priority. A frame that no rule
  * matches has priority 0, and takes the qdisc's default class.
  *
- * Where a packet program chooses the queue, there are no rules: the queue's number gives the class.
+ * Where a packet program chooses the queue, there are no rules: the queue's number gives the class. What goes by an LSP,
+ * within its reservation (reserve.h), has a class of its own where the link has one, whatever the rules are.
  *
  * Ports without rules have no entry here, and their frames are not looked up (struct port, classified). Read are the
  * network header, and the ports of protocols that begin with two of them. What is behind a VLAN tag in the frame, an
@@ -179,19 +180,22 @@ __noinline __u32 class_of(struct __sk_buff *skb, __u32 port)
 	return 0;
 }
 
-#define FIRST_QUEUE (1 << 16 | 0x10) /* datapath.FirstQueue */
+#define FIRST_QUEUE (1 << 16 | 0x10)   /* datapath.FirstQueue */
+#define RESERVED_QUEUE (1 << 16 | 2) /* datapath.ReservedQueue */
 
 /*
- * A frame that is about to wait at a link's queue gets its class: that of the queue which a packet program chose, where
- * the link has such queues, or by the rules. Queue 0 is that of all frames for which none was chosen.
+ * A frame that is about to wait at a link's queue gets its class: that of reservations; that of the queue which a packet
+ * program chose, where the link has such queues; or by the rules. Queue 0 is that of all frames for which none was chosen.
  */
-static __always_inline void classify(struct __sk_buff *skb, __u32 from, __u32 queue)
+static __always_inline void classify(struct __sk_buff *skb, __u32 from, __u32 queue, bool reserved)
 {
 	const struct port *p = find_port(from);
 
 	if (!p)
 		return;
-	if (p->classified)
+	if (reserved && p->reserves)
+		skb->priority = RESERVED_QUEUE;
+	else if (p->classified)
 		skb->priority = class_of(skb, from);
 	else if (p->queues)
 		skb->priority = FIRST_QUEUE + (queue < p->queues ? queue : 0);

@@ -81,6 +81,7 @@ struct frame {
 	enum mode mode; /* how it gets there */
 	__u8 external; /* the other end has no node: it leads out of the machine */
 	__u8 policed;  /* untraced: it crossed a link whose policer has not been asked yet (police.h) */
+	__u8 reserved; /* it goes by an LSP, within what that has reserved (reserve.h) */
 
 	/* What nodes on the way did (walk.h). */
 	__u8 untraced; /* XDP: the walk may come to nothing, so it must leave no trace */
@@ -162,6 +163,7 @@ static __always_inline void clear_frame(struct frame *f, bool untraced)
 	f->unread = 0;
 	f->external = 0; /* these four in one store */
 	f->policed = 0;
+	f->reserved = 0;
 	f->untraced = untraced;
 	f->family = 0;
 	f->begin = 0;

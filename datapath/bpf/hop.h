@@ -97,6 +97,8 @@ static __always_inline enum punt depart(struct frame *f, __u32 port, __u64 to, c
 	p->in = f->at;
 	p->out = port;
 	f->hops++;
+	if (with_mpls)
+		f->reserved = 0; /* mpls.h may know better */
 	readdress(&f->header, to, *(const word *)out->mac);
 	f->from = port;
 	return WALK_ON;

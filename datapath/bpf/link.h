@@ -52,7 +52,10 @@ static __always_inline enum reason lead(struct frame *f, const struct port *port
 	return f->longest > mtu + ETH_HLEN + vlan_tag ? REASON_TOO_BIG : CONTINUE;
 }
 
-/* Moves the frame to the other end of its link, unless the link's policer is against it. */
+/*
+ * Moves the frame to the other end of its link, unless the link's policer is against it. A policer is never against
+ * what is within a reservation, which was admitted to the link's rate: others get what is left.
+ */
 static __always_inline enum reason cross(struct frame *f)
 {
 	__u32 from = f->from;
@@ -64,6 +67,8 @@ static __always_inline enum reason cross(struct frame *f)
 	why = lead(f, port);
 	if (!with_policers || !port->policed || why != CONTINUE)
 		return why;
+	if (with_mpls && f->reserved)
+		return f->untraced ? REASON_POLICED : charge(f, from); /* untraced: it is left to tc */
 	if (f->untraced) {
 		f->policed = true;
 		return CONTINUE;

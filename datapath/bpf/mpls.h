@@ -28,6 +28,7 @@
 #include "ports.h"
 #include "punt.h"
 #include "reasons.h"
+#include "reserve.h"
 
 #define MAX_LABELS 4 /* datapath.MaxLabels; that are taken off a frame, and that stand on it in their place */
 #define MAX_PUSHES 3 /* of one NHLFE */
@@ -50,6 +51,7 @@ enum label_operation {
 enum label_flags {
 	LABEL_UNIFORM = 1, /* TTL is handed on from header to header (RFC 3443, 2.1); else the model is the pipe */
 	LABEL_KEEP_TC = 2, /* labels get the traffic class of what they replace or stand on: of IP, the precedence */
+	LABEL_RESERVED = 4, /* the LSP has a reservation: reserve.h. An FTN's is metered */
 };
 
 /* Next hop label forwarding entry. */
@@ -96,7 +98,9 @@ struct label_stack {
 	__u32 used;		/* the frame has labels, or had */
 	__u32 aged; /* hops that the header's TTL does not have to be lowered for any more */
 	__u32 sum;  /* of what was popped, to be added to a sum of the frame */
-	__u32 pad;
+	/* The last reservation that it was measured by: its number, 0 where there was none; and what was noted. */
+	__u32 within;
+	__u64 measured, frames, bytes;
 };
 
 struct {
@@ -124,6 +128,7 @@ static __always_inline void begin_stack(struct label_stack *s, bool hidden)
 	s->is.lowered = 0;
 	s->aged = 0;
 	s->sum = 0;
+	s->measured = 0;
 }
 
 #define ENTRY_LABEL(e) ((e) >> 12)
@@ -335,6 +340,12 @@ static __always_inline enum reason leave_router(struct frame *f, struct label_st
 	return CONTINUE;
 }
 
+/* Is a frame with this entry on top, which goes by an LSP, within what that has reserved? */
+static __always_inline bool is_reserved(const struct nhlfe *n, __u32 entry)
+{
+	return n->flags & LABEL_RESERVED && (entry & ENTRY_TC) == RESERVED_CLASS << 9;
+}
+
 static __always_inline enum punt drop_labelled(struct frame *f, enum reason why)
 {
 	f->drop = why;
@@ -366,7 +377,11 @@ static __always_inline enum reason switch_by(struct frame *f, struct label_stack
 	} else {
 		why = take_off(f, s, entry, uniform, sends);
 	}
-	return why == CONTINUE && out ? leave_router(f, s, n, out) : why;
+	if (why != CONTINUE || !out)
+		return why;
+	why = leave_router(f, s, n, out);
+	f->reserved = is_reserved(n, entry);
+	return why;
 }
 
 /* The frame has come to a router with labels. Returns an enum punt. */
@@ -440,6 +455,39 @@ static __always_inline __u32 unpaid_hops(const struct frame *f)
 }
 
 /*
+ * The device that makes single frames of super-frames before the router where the frame came in; 0: there is none. At
+ * its far end they enter the link to that router again.
+ */
+static __always_inline __u32 plain_before(const struct frame *f)
+{
+	const struct port *in = find_port(f->hops ? f->passed[0].in : f->at), *from = in ? find_port(in->peer) : NULL;
+
+	return from ? from->plain : 0;
+}
+
+/*
+ * Which traffic class does the frame get by its reservation, in an entry of labels? NO_ENTRY: it is dropped. Programs of
+ * XDP do not measure, for the frame may be left to those of tc, which do.
+ */
+static __always_inline __u64 class_by_reservation(struct frame *f, struct label_stack *s, const struct nhlfe *n,
+						  const struct label_key *key)
+{
+	const __u32 more = n->pushes * sizeof(__be32);
+	int is;
+
+	if (f->untraced)
+		return NO_ENTRY;
+	s->measured = (__u64)key->space << 32 | key->label;
+	s->frames = frames_of(f);
+	s->bytes = reserved_bytes(f, more);
+	is = measure(f, s->measured, more);
+	s->within = is == MEASURED_WITHIN;
+	if (is == MEASURED_DROPPED)
+		return NO_ENTRY;
+	return s->within ? RESERVED_CLASS << 9 : 0;
+}
+
+/*
  * The next hop of the frame's route has an FTN: it gets labels, and goes the way of these. Returns an enum punt. What
  * is punted here is still plain IP, and the router's kernel forwards it so.
  */
@@ -451,6 +499,7 @@ __noinline int impose_labels(struct frame *f, __u32 ftn)
 	const struct nhlfe *n;
 	const struct leg *in, *out;
 	__u32 at, router, below, first;
+	__u64 class;
 
 	if (!f || !s)
 		return PUNT_INCONSISTENT;
@@ -472,19 +521,26 @@ __noinline int impose_labels(struct frame *f, __u32 ftn)
 		return PUNT_UNRESOLVED;
 	if (f->packet + n->pushes * sizeof(__be32) > out->mtu)
 		return PUNT_TOO_BIG;
-	if (f->segment && takes_single(n->port))
-		return PUNT_SUPER_FRAME;
 	if (f->hops >= MAX_HOPS)
 		return PUNT_LOOP;
-	below = ENTRY_BOTTOM | class_of_ip(&f->header);
 	if (!s->used)
 		begin_stack(s, false);
+	if (f->segment && takes_single(n->port))
+		return plain_before(f) ? drop_labelled(f, REASON_SUPER_FRAME) : PUNT_SUPER_FRAME;
+	class = class_of_ip(&f->header);
+	if (n->flags & LABEL_RESERVED) {
+		class = class_by_reservation(f, s, n, &key);
+		if (class == NO_ENTRY)
+			return drop_labelled(f, REASON_RESERVATION_EXCEEDED);
+	}
+	below = ENTRY_BOTTOM | class;
 	lower_ip(f, s, f->hops - s->aged + 1);
 	first = n->flags & LABEL_UNIFORM ? ttl(&f->header) : n->ttl;
 	f->header.eth.h_proto = bpf_htons(ETH_P_MPLS_UC);
 	if (!push_all(f, s, n, below, first, first))
 		return drop_labelled(f, REASON_LABEL_STACK);
 	depart(f, n->port, *(const word *)n->mac, out);
+	f->reserved = is_reserved(n, below);
 	s->aged = f->hops;
 	return WALK_ON;
 }

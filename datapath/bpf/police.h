@@ -41,6 +41,20 @@ __noinline int admit(struct frame *f, __u32 port)
 	return !m || conforms(m, frames_of(f), bytes_of(f), bpf_ktime_get_ns());
 }
 
+/* The frame enters the link in any case, and its tokens are taken. Returns CONTINUE. */
+__noinline int charge(struct frame *f, __u32 port)
+{
+	__u32 number = FIRST_POLICER + port;
+	struct meter *m;
+
+	if (!with_policers || !f)
+		return CONTINUE;
+	m = bpf_map_lookup_elem(&meters, &number);
+	if (m && m->per_byte)
+		owe_tokens(&m->bytes_full, m->per_byte * bytes_of(f) >> METER_SCALE, bpf_ktime_get_ns());
+	return CONTINUE;
+}
+
 /* Gives back what admit() has taken: the frame has not left, and comes to the link again in another shape. */
 __noinline int give_back(struct frame *f, __u32 port)
 {

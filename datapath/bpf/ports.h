@@ -37,7 +37,8 @@ struct port {
 	 */
 	__u16 plain;
 	__u16 queues; /* that a packet program of the port's node chooses from; 0: it chooses none (class.h) */
-	__u16 pad;
+	__u8 reserves; /* frames within a reservation of their LSP have a class of their own (class.h) */
+	__u8 pad;
 };
 
 struct {

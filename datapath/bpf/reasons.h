@@ -39,6 +39,7 @@ enum reason {
 	REASON_ROUTER_ALERT,  /* label 1: for a process of the router's, which is not there (unwalked.h) */
 	REASON_LSP_DOWN,      /* the next hop's interface is down, or not there */
 	REASON_LABEL_LOOP,    /* after 64 hops */
+	REASON_RESERVATION_EXCEEDED, /* by an LSP whose excess is dropped (reserve.h) */
 
 	REASONS, /* their number */
 };

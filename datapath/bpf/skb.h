@@ -186,35 +186,44 @@ static long give_back_pass(__u32 i, struct turn *t)
 }
 
 /*
- * A super-frame that would leave with labels on goes round by the device that makes single frames of it, if there is
- * one before the router where it came in; else it is dropped. The kernel cuts behind labels only where it has MPLS.
+ * A super-frame that would leave with labels on, or get them before a queue, goes round by the device that makes single
+ * frames of it, if there is one before the router where it came in; else it is dropped. The kernel cuts behind labels only where it has MPLS.
  * (One that has got labels and lost them again on its way is like any other.) Behind the device, the frames come to all
- * policers but the first again. What is given back is more than was taken by labels that were not on yet.
+ * policers but the first again, and to the meter of the last LSP. What is given back to policers is more than was taken
+ * by labels that were not on yet.
  */
 __noinline int cut_before_labels(struct frame *f)
 {
-	const struct port *in, *from;
+	const struct label_stack *s = with_mpls ? find_label_stack() : NULL;
+	__u32 plain;
 
-	if (!with_mpls || !f)
+	if (!f || !s)
 		return TC_ACT_SHOT;
-	in = find_port(f->hops ? f->passed[0].in : f->at);
-	from = in ? find_port(in->peer) : NULL;
-	if (from && from->plain) {
+	plain = plain_before(f);
+	if (plain) {
 		struct turn t = {.f = f};
 
 		if (with_policers)
 			bpf_loop(f->hops, give_back_pass, &t, 0);
-		return bpf_redirect(from->plain, 0);
+		if (s->used && s->measured)
+			forget_measure(s->measured, s->within, s->frames, s->bytes);
+		return bpf_redirect(plain, 0);
 	}
 	count_drop(f->from, REASON_SUPER_FRAME);
 	return TC_ACT_SHOT;
+}
+
+/* Is it a super-frame that cannot leave, and came without labels? */
+static __always_inline bool ends_cut(const struct frame *f, enum reason why)
+{
+	return why == CONTINUE ? f->edit.takes != f->edit.puts : why == REASON_SUPER_FRAME && !is_labelled(f);
 }
 
 /* The one exit. A frame that is to wait gets its class when its header is what the last node would have sent. */
 static __always_inline int leave(struct __sk_buff *skb, struct frame *f, enum reason why)
 {
 	if (with_mpls) { /* one look at the constant: hosts without labels have nothing of what is here */
-		if (f->segment && why == CONTINUE && f->edit.takes != f->edit.puts)
+		if (f->segment && ends_cut(f, why))
 			return cut_before_labels(f);
 		if (why != CONTINUE)
 			tell_agent(skb, f, why);
@@ -234,7 +243,7 @@ static __always_inline int leave(struct __sk_buff *skb, struct frame *f, enum re
 		return call_program(skb, f);
 	}
 	if (with_queues && f->mode == MODE_QUEUE)
-		classify(skb, f->from, f->queue);
+		classify(skb, f->from, f->queue, with_mpls && f->reserved);
 	switch (f->mode) {
 	case MODE_KERNEL: /* the bridge takes frames that came in at the port: this one did, or is to look so */
 		return f->from != skb->ifindex ? bpf_redirect(f->from, BPF_F_INGRESS) : TC_ACT_OK;

@@ -195,7 +195,9 @@ func (b *builder) addQueue(over Wire, l wiring.Link, needs ...reconcile.Key) {
 // end is an end of a link that is here. Frames that a switch sends have no classes: no program of ours meets them
 // there.
 func (b *builder) end(e slice.End) wiring.End {
-	w := wiring.End{Port: b.port(e), MTU: b.nodes[e.Node].Interface(e.Interface).MTU, Shape: b.shape(e)}
+	n := b.nodes[e.Node]
+	w := wiring.End{Port: b.port(e), MTU: n.Interface(e.Interface).MTU, Shape: b.shape(e),
+		Reserves: b.reserved && n.SwitchesLabels()}
 	if b.isSwitch(e.Node) {
 		w.Shape = w.Shape.Unclassified()
 	}

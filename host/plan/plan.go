@@ -169,7 +169,7 @@ func (w *Wanted) addSlice(one Input, at Place) error {
 	if !b.Holds() {
 		return nil
 	}
-	b.labelled = b.leavesLabelled()
+	b.labelled, b.reserved = b.leavesLabelled(), b.Spec.Reserves()
 	area := Area{Name: s.Name, Hosts: hostsFile(s)}
 	w.add(reconcile.Resource{Key: b.area, Digest: area.Digest(), Amend: true, Needs: []reconcile.Key{HostNetKey}},
 		area)
@@ -199,6 +199,7 @@ type builder struct {
 	wires    map[string][]reconcile.Key // by node: what its links are made of
 	wired    map[string]bool            // by device of a node's port: whether it is joined to something
 	labelled bool                       // frames may leave a walk here with labels
+	reserved bool                       // LSPs reserve bandwidth
 	bridges  map[string]string          // by device: the bridge that it is in, where its switch has several here
 }
 

@@ -40,18 +40,26 @@ func (w *Wanted) Queues(id uint16, links ...*slice.Link) (all []Queue) {
 			deviceA, deviceB := over.Queues()
 			fromA := Queue{Link: l.Name, From: a, To: b, Device: deviceA}
 			fromB := Queue{Link: l.Name, From: b, To: a, Device: deviceB}
-			all = addQueue(all, fromA, over.A.Shape.Scheduler())
-			all = addQueue(all, fromB, over.B.Shape.Scheduler())
+			all = addQueue(all, fromA, over.A)
+			all = addQueue(all, fromB, over.B)
 		}
 	}
 	return all
 }
 
-func addQueue(all []Queue, q Queue, s slice.Scheduler) []Queue {
+func addQueue(all []Queue, q Queue, from wiring.End) []Queue {
+	s := from.Shape.Scheduler()
 	if s.IsZero() {
 		return all
 	}
-	if len(s.Classes)+len(s.Queues) == 0 {
+	single := len(s.Classes)+len(s.Queues) == 0
+	switch {
+	case from.HasReservedClass():
+		q.Classes = []QueueClass{{wiring.ReservedClass, "reserved"}}
+		if single {
+			q.Classes = append(q.Classes, QueueClass{wiring.FirstClass, "best effort"})
+		}
+	case single:
 		q.Classes = []QueueClass{{Minor: wiring.RootClass}}
 	}
 	for i, c := range s.Classes {

@@ -130,6 +130,6 @@ func joined(p datapath.Port) bool { return p.Mode == datapath.Peer || p.Mode == 
 
 func unwired(p datapath.Port) datapath.Port {
 	p.Mode, p.Peer, p.Plain, p.Classified, p.Queues = datapath.None, 0, 0, false, 0
-	p.Police = datapath.Policer{}
+	p.Police, p.Reserves = datapath.Policer{}, false
 	return p
 }

@@ -298,6 +298,7 @@ func (s *HostNetwork) setRecords(r *reading, l wiring.Link, want wiring.Layout) 
 		full.Mode, full.Peer = modes[record.Mode], r.byName[record.Peer].index
 		full.Plain = r.byName[record.Plain].index
 		full.Classified, full.Queues = len(want.Rules[name]) > 0, record.Queues
+		full.Reserves = record.Reserves
 		full.Police = datapath.Policer(want.Policers[name])
 		if full == r.records[d.index] {
 			continue

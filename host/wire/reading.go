@@ -148,7 +148,8 @@ func (r *reading) link(d device) (l wiring.Link, ok bool) {
 
 func (r *reading) recordOf(name string) wiring.Record {
 	record := r.records[r.byName[name].index]
-	led := wiring.Record{Peer: r.name(record.Peer), Plain: r.name(record.Plain), Queues: record.Queues}
+	led := wiring.Record{Peer: r.name(record.Peer), Plain: r.name(record.Plain), Queues: record.Queues,
+		Reserves: record.Reserves}
 	switch record.Mode {
 	case datapath.Kernel:
 		return wiring.Record{Mode: wiring.ToSwitch}

@@ -15,6 +15,7 @@ import (
 //
 //	netem 10:        delay, jitter, loss: frames that are under way
 //	htb 1:           class 1:1 has the rate
+//	  class 1:2      what is within reservations of LSPs; then there are others, too
 //	  class 1:10 ... one for each class or queue of a scheduler that has several
 //	pfifo, bfifo     at each leaf: frames that wait for their turn; the tail is dropped
 //
@@ -54,10 +55,11 @@ const Tick = 64 * time.Nanosecond
 
 // Numbers of qdiscs and classes.
 const (
-	HandleNetem = 0x10 << 16
-	HandleHTB   = 1 << 16
-	RootClass   = 1    // minor number of the class that has the rate
-	FirstClass  = 0x10 // of the first of a scheduler's classes; the next has the next number
+	HandleNetem   = 0x10 << 16
+	HandleHTB     = 1 << 16
+	RootClass     = 1    // minor number of the class that has the rate
+	ReservedClass = 2    // of that of frames within reservations of LSPs
+	FirstClass    = 0x10 // of the first of a scheduler's classes; the next has the next number
 )
 
 // Bytes of Ethernet: what a frame is longer than the MTU, and how long it is at least.
@@ -142,6 +144,32 @@ func TreeOf(s slice.Shape, mtu int) Tree {
 		}
 		t.Classes = append(t.Classes, class)
 	}
+	return t
+}
+
+// withReserved adds the class of frames within reservations. It may have all of the rate that the other classes have not
+// reserved: what comes was admitted and measured before, and is served at once. All others are then in a class of their
+// own, if there was only one.
+func (t Tree) withReserved(mtu int) Tree {
+	whole := t.Classes[0]
+	reserved := whole
+	reserved.Minor, reserved.Parent, reserved.Queue = ReservedClass, RootClass, slice.DefaultQueue
+	others := slices.Clone(t.Classes[1:])
+	if len(others) == 0 {
+		rest := whole
+		rest.Minor, rest.Parent, rest.Priority = FirstClass, RootClass, slice.LastPriority-1
+		rest.Rate = unit.MinRate.BytesPerSecond()
+		rest.Burst = burst(mtu, rest.Rate)
+		whole.Queue, t.Default = 0, FirstClass
+		others = []Class{rest}
+	} else {
+		for _, c := range others {
+			reserved.Rate -= min(reserved.Rate, c.Rate)
+		}
+		reserved.Rate = max(reserved.Rate, unit.MinRate.BytesPerSecond())
+		reserved.Burst = burst(mtu, reserved.Rate)
+	}
+	t.Classes = append([]Class{whole, reserved}, others...)
 	return t
 }
 
@@ -232,7 +260,11 @@ func (t Tree) Shape(rules []Rule, queued bool) slice.Shape {
 		Loss: math.Round(float64(t.Netem.Loss)/math.MaxUint32*100*1e7) / 1e7, // the kernel's unit: 2.3e-8 %
 	}
 	var least uint32 = math.MaxUint32
+	_, reserves := t.class(ReservedClass)
 	for _, c := range t.Classes {
+		if c.Minor == ReservedClass {
+			continue
+		}
 		if c.Minor != RootClass {
 			least = min(least, max(c.Quantum, 1))
 			continue
@@ -242,8 +274,12 @@ func (t Tree) Shape(rules []Rule, queued bool) slice.Shape {
 		}
 		s.Queue = length(c.Queue)
 	}
+	if reserves && len(t.Classes) == 3 && len(rules) == 0 { // what was one class without it
+		s.Queue = length(t.Classes[2].Queue)
+		return s
+	}
 	for _, c := range t.Classes {
-		if c.Minor == RootClass {
+		if c.Minor == RootClass || c.Minor == ReservedClass {
 			continue
 		}
 		share := int(math.Round(float64(c.Quantum) / float64(least)))

@@ -34,6 +34,9 @@ type End struct {
 	Port  string // name of the device
 	MTU   int
 	Shape slice.Shape // of what comes from there
+	// Reserves says that a part of it may be within reservations of LSPs. Where it waits in a queue, it has a class
+	// of its own, which has all of the rate that it wants.
+	Reserves bool
 }
 
 // Mode says what becomes of the frames that enter at a device. See datapath.Mode.
@@ -55,6 +58,8 @@ type Record struct {
 	Plain string `json:",omitempty"`
 	// Queues is how many queues the packet program of the device's node chooses from; 0: it chooses none.
 	Queues int `json:",omitempty"`
+	// Reserves says that frames within a reservation go to ReservedClass of the tree behind.
+	Reserves bool `json:",omitempty"`
 }
 
 // Policer bounds the frames that enter at a device. See datapath.Policer.
@@ -102,6 +107,7 @@ func (l Link) Devices() []string {
 // Plain is the link with neither treatment nor reinjection.
 func (l Link) Plain() Link {
 	l.A.Shape, l.B.Shape, l.Reinject, l.Program = slice.Shape{}, slice.Shape{}, false, false
+	l.A.Reserves, l.B.Reserves = false, false
 	return l
 }
 
@@ -119,8 +125,8 @@ func (l Link) Layout() Layout {
 	}
 	switch {
 	case l.Cable: // what a switch sends leaves by its own end
-		y.shape(l.A.Port, l.A.Shape, l.A.MTU)
-		y.shape(l.B.Port, l.B.Shape, l.B.MTU)
+		y.shape(l.A.Port, l.A, l.A.MTU)
+		y.shape(l.B.Port, l.B, l.B.MTU)
 	case l.Switch != "":
 		y.plug(l)
 	default:
@@ -146,8 +152,8 @@ func (y *Layout) join(l Link) {
 	y.police(a.Port, a.Shape.Police, a.MTU)
 	y.police(b.Port, b.Shape.Police, b.MTU)
 	if !l.Reinject {
-		y.shape(b.Port, a.Shape, b.MTU)
-		y.shape(a.Port, b.Shape, a.MTU)
+		y.shape(b.Port, a, b.MTU)
+		y.shape(a.Port, b, a.MTU)
 		y.lead(a.Port, b.Port)
 		y.lead(b.Port, a.Port)
 		y.choose(a)
@@ -160,8 +166,8 @@ func (y *Layout) join(l Link) {
 	mtu := max(a.MTU, b.MTU) // what is too long for either, the ports drop and count
 	qa, qb := QueueName(a.Port), QueueName(b.Port)
 	y.Pairs[qa] = qb
-	y.shape(qa, a.Shape, mtu)
-	y.shape(qb, b.Shape, mtu)
+	y.shape(qa, a, mtu)
+	y.shape(qb, b, mtu)
 	y.Records[a.Port], y.Records[qa] = Record{Mode: ToQueue, Peer: qa}, Record{Mode: ToPeer, Peer: a.Port}
 	y.Records[b.Port], y.Records[qb] = Record{Mode: ToQueue, Peer: qb}, Record{Mode: ToPeer, Peer: b.Port}
 	y.choose(a)
@@ -193,7 +199,7 @@ func (y *Layout) plug(l Link) {
 	a := l.A
 	y.police(a.Port, a.Shape.Police, a.MTU)
 	if !l.isPaired() {
-		y.shape(a.Port, l.B.Shape, a.MTU)
+		y.shape(a.Port, l.B, a.MTU)
 		y.Records[a.Port] = Record{Mode: ToSwitch}
 		y.Switches[a.Port] = l.Switch
 		return
@@ -202,8 +208,8 @@ func (y *Layout) plug(l Link) {
 	y.Pairs[q] = m
 	y.classify(a)
 	y.police(q, l.B.Shape.Police, a.MTU)
-	y.shape(q, a.Shape, a.MTU)
-	y.shape(m, l.B.Shape, a.MTU)
+	y.shape(q, a, a.MTU)
+	y.shape(m, l.B, a.MTU)
 	y.Records[a.Port], y.Records[q] = Record{Mode: ToQueue, Peer: q}, Record{Mode: ToPeer, Peer: a.Port}
 	y.Switches[m] = l.Switch
 	y.choose(a)
@@ -217,8 +223,13 @@ func (l Link) isPaired() bool {
 	return l.A.Shape.NeedsQdisc() || l.B.Shape.Police.Rate != 0 || l.Reinject || l.Program
 }
 
-func (y *Layout) shape(device string, s slice.Shape, mtu int) {
-	if t := TreeOf(s, mtu); !t.IsZero() {
+// shape gives a device the qdiscs for what comes from an end.
+func (y *Layout) shape(device string, from End, mtu int) {
+	t := TreeOf(from.Shape, mtu)
+	if from.HasReservedClass() {
+		t = t.withReserved(mtu)
+	}
+	if !t.IsZero() {
 		y.Trees[device] = t
 	}
 }
@@ -232,12 +243,16 @@ func (y *Layout) lead(from, to string) {
 	y.Records[from] = Record{Mode: mode, Peer: to}
 }
 
-// choose says among how many queues the program of an end's node has the choice.
+// choose says among how many queues the program of an end's node has the choice, and whether reservations have a class.
 func (y *Layout) choose(e End) {
 	record := y.Records[e.Port]
-	record.Queues = len(e.Shape.Queues)
+	record.Queues, record.Reserves = len(e.Shape.Queues), e.HasReservedClass()
 	y.Records[e.Port] = record
 }
+
+// HasReservedClass reports whether there is a class of reservations: in a queue that has a rate, but for those of which
+// a packet program chooses.
+func (e End) HasReservedClass() bool { return e.Reserves && e.Shape.Rate != 0 && len(e.Shape.Queues) == 0 }
 
 func (y *Layout) classify(e End) {
 	for i, c := range e.Shape.Classes {
@@ -306,6 +321,7 @@ func (l Link) Observed(y Layout) Link {
 	fromA, fromB := l.Queues()
 	l.A.Shape = y.Trees[fromA].Shape(y.Rules[l.A.Port], y.Records[l.A.Port].Queues > 0)
 	l.B.Shape = y.Trees[fromB].Shape(y.Rules[l.B.Port], y.Records[l.B.Port].Queues > 0)
+	l.A.Reserves, l.B.Reserves = y.Records[l.A.Port].Reserves, y.Records[l.B.Port].Reserves
 	l.A.Shape.Police = y.policer(l.A.Port, l.A.MTU)
 	if l.Switch != "" {
 		l.B.Shape.Police = y.policer(QueueName(l.A.Port), l.A.MTU)

@@ -100,6 +100,11 @@ func (s *Slice) IsSignalled() bool {
 	return slices.ContainsFunc(s.LSPs, func(l LSP) bool { return l.Signal != nil })
 }
 
+// Reserves reports whether a slice has an LSP with a bandwidth.
+func (s *Slice) Reserves() bool {
+	return slices.ContainsFunc(s.LSPs, func(l LSP) bool { return l.Signal != nil && l.Signal.Bandwidth != 0 })
+}
+
 // SwitchesLabels reports whether a node can be on an LSP.
 func (n *Node) SwitchesLabels() bool { return n.Kind == Router && n.FastPath != FastPathOff }
 

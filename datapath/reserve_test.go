@@ -1,0 +1,232 @@
+package datapath
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// burst is a reservation that so many frames of this length are within, and another one only after seconds.
+func burst(frames, length int) Reservation {
+	p := policed(frames, length)
+	return Reservation{Rate: p.Rate, Burst: p.Burst}
+}
+
+// reserve makes the LSP of a line (lsp) one with a reservation.
+func (w *world) reserve(l line, is Reservation) {
+	w.Helper()
+	w.lsp(l, true)
+	n := l.ahead(0, Label{Label: 101}).uniform()
+	n.Reserved, n.Reservation = true, is
+	w.ftn(l, 0, n)
+	for i := 1; i < len(l.routers)-1; i++ {
+		n := l.ahead(i, Label{Label: uint32(100 + i + 1)}).uniform()
+		n.Reserved, n.KeepClass = true, true
+		if i == len(l.routers)-2 {
+			n.Push = nil
+		}
+		w.label(i, uint32(100+i), n)
+	}
+}
+
+// measured reads what a reservation of the line has measured.
+func (w *world) measured() Reserved {
+	w.Helper()
+	is, err := w.d.Reserved(1, 7)
+	w.check(err)
+	return is
+}
+
+// Frames within a reservation have its traffic class. Those in excess have none, or are dropped: by choice.
+func TestReservationsAreMeasuredWhereTheLSPBegins(t *testing.T) {
+	const within, sent = 3, 5
+	inWorld(t, func(w *world) {
+		for _, v6 := range []bool{false, true} {
+			for _, drop := range []bool{false, true} {
+				l := w.line(4)
+				w.change(l.out[0], func(p *Port) { p.Mode = Kernel })
+				w.name = fmt.Sprintf("IPv6 %v, drop %v", v6, drop)
+				p := packet{v6: v6}
+				labels := len(p.bytes()) + 4
+				r := burst(within, labels)
+				r.Drop = drop
+				w.check(w.d.DeleteFTN(1, 7))
+				w.reserve(l, r)
+				for i := range sent {
+					class := uint8(ReservedClass)
+					if i >= within {
+						class = 0
+					}
+					have := w.send(p.bytes(), skbuff{})
+					if drop && i >= within {
+						w.expect(have, verdictShot, have.Frame, map[string]uint64{
+							fmt.Sprintf("reservation exceeded %d", w.a): 1})
+						continue
+					}
+					w.expectLabelled(have, verdictRedirect, labelled(p.behind(1, mac(2), mac(1)),
+						entry{101, 63, class}), l.passed(1))
+				}
+				want := Reserved{r, within, uint64(within * labels), sent - within,
+					uint64((sent - within) * labels)}
+				if diff := cmp.Diff(want, w.measured()); diff != "" {
+					w.Errorf("-want +got:\n%s", diff)
+				}
+			}
+		}
+	})
+}
+
+// The class of reservations is for frames of LSPs that have one, if they are within it, and for no others.
+func TestWhatIsReservedHasAClassOfItsOwn(t *testing.T) {
+	inWorld(t, func(w *world) {
+		ip := packet{}.bytes()
+		none := burst(0, 0)
+		none.Burst = 1 // one frame, which the first one is
+		for name, c := range map[string]struct {
+			frame  []byte
+			is     Reservation
+			change func(l line, queue *Port)
+			want   uint32
+		}{
+			"at the ingress":        {ip, burst(9, 100), nil, ReservedQueue},
+			"in transit":            {labelled(ip, entry{100, 64, ReservedClass}), none, nil, ReservedQueue},
+			"in transit, in excess": {labelled(ip, entry{100, 64, 0}), none, nil, classNone},
+			"behind the last router": {ip, burst(9, 100), func(l line, queue *Port) {
+				w.change(l.out[3], func(p *Port) { p.Mode, p.Reserves = Queue, true })
+				queue.Mode = Peer
+			}, classNone},
+			"with rules, too": {ip, burst(9, 100), func(_ line, queue *Port) { queue.Classified = true },
+				ReservedQueue},
+			"where there is no such class": {ip, burst(9, 100),
+				func(_ line, queue *Port) { queue.Reserves = false }, classNone},
+			"without a reservation": {labelled(ip, entry{100, 64, ReservedClass}), none,
+				func(l line, _ *Port) {
+					n := l.ahead(1, Label{Label: 102})
+					n.KeepClass = true
+					w.label(1, 101, n)
+				}, classNone},
+		} {
+			l := w.line(4)
+			w.check(w.d.DeleteFTN(1, 7))
+			w.reserve(l, c.is)
+			n := l.ahead(0, Label{Label: 101}).uniform()
+			n.Reserved, n.KeepClass = true, true
+			w.label(0, 100, n)
+			w.change(l.out[1], func(p *Port) {
+				p.Mode, p.Reserves = Queue, true
+				if c.change != nil {
+					c.change(l, p)
+				}
+			})
+			if have := w.priority(w.a, c.frame); have != c.want {
+				t.Errorf("%s: class %x, want %x", name, have, c.want)
+			}
+		}
+	})
+}
+
+// A policer of a link is not against what was admitted; others get what is left of it.
+func TestPolicersLetReservationsPass(t *testing.T) {
+	inWorld(t, func(w *world) {
+		l := w.line(4)
+		p := packet{}
+		w.reserve(l, burst(9, 100))
+		w.police(l.out[1], policed(1, len(p.bytes())))
+		since := w.now()
+		for range 3 {
+			w.expect(w.send(p.bytes(), skbuff{}), verdictRedirect, p.behind(4, macB, mac(7)),
+				l.passed(4, fmt.Sprintf("handed %d", l.end)))
+		}
+		if taken, want := w.taken(l.out[1], since), uint64(3*(len(p.bytes())+4)); taken < want-3 || taken > want {
+			t.Errorf("the policer was asked for %d bytes, want %d", taken, want)
+		}
+		excess := labelled(p.bytes(), entry{100, 64, 0})
+		w.label(0, 100, func() NHLFE {
+			n := l.ahead(0, Label{Label: 101}).uniform()
+			n.KeepClass = true
+			return n
+		}())
+		have := w.send(excess, skbuff{})
+		w.expect(have, verdictShot, have.Frame, l.passed(2, fmt.Sprintf("policed %d", l.out[1])))
+	})
+}
+
+// Programs of XDP do not measure, and leave it to those of tc; what is on its way is swapped as any other.
+func TestXDPLeavesReservationsToTC(t *testing.T) {
+	inWorld(t, func(w *world) {
+		l := w.line(4)
+		p := packet{}
+		w.reserve(l, burst(9, 100))
+		if have := w.lineCard(p.bytes()); have.Verdict != xdpPass || w.measured().Frames != 0 {
+			t.Errorf("verdict %d, %+v", have.Verdict, w.measured())
+		}
+		w.police(l.out[1], policed(1, 1))
+		n := l.ahead(0, Label{Label: 101}).uniform()
+		n.Reserved, n.KeepClass = true, true
+		w.label(0, 100, n)
+		w.lineCard(labelled(p.bytes(), entry{100, 64, ReservedClass}))
+		if taken := w.taken(l.out[1], 0); taken != 0 {
+			t.Errorf("%d bytes were taken of a policer", taken)
+		}
+	})
+}
+
+// A super-frame that goes round by the device that cuts it has taken nothing, before a queue as elsewhere.
+func TestSuperFramesTakeNothingBeforeTheyAreCut(t *testing.T) {
+	inWorld(t, func(w *world) {
+		for _, mode := range []Mode{Kernel, Queue} {
+			l := w.line(4)
+			w.change(l.out[0], func(p *Port) { p.Mode = mode })
+			w.change(w.a, func(r *Port) { r.Plain = w.b })
+			p := packet{tcp: true, payload: 3000}
+			w.check(w.d.DeleteFTN(1, 7))
+			w.reserve(l, burst(1, 1000))
+			for range 2 {
+				w.expect(w.send(p.bytes(), skbuff{GSOSize: 1400}), verdictRedirect, p.bytes(), map[string]uint64{})
+			}
+			if is := w.measured(); is != (Reserved{Reservation: is.Reservation}) {
+				t.Errorf("mode %d: %+v", mode, is)
+			}
+			p.payload = 1000
+			if w.send(p.bytes(), skbuff{}); w.measured().Frames != 1 {
+				t.Errorf("mode %d: a frame behind the device is measured as %+v", mode, w.measured())
+			}
+		}
+	})
+}
+
+// Another reservation goes on counting. One that cannot be is refused, and the LSP stays what it was.
+func TestReservationsChange(t *testing.T) {
+	inWorld(t, func(w *world) {
+		l := w.line(4)
+		p := packet{}
+		w.reserve(l, burst(1, len(p.bytes())+4))
+		send := func() { w.send(p.bytes(), skbuff{}) }
+		send()
+		send()
+		n := l.ahead(0, Label{Label: 101}).uniform()
+		n.Reserved, n.Reservation = true, burst(9, 100)
+		w.ftn(l, 0, n)
+		send()
+		if is := w.measured(); is.Frames != 2 || is.ExcessFrames != 1 || is.Reservation != n.Reservation {
+			t.Errorf("after a change: %+v", is)
+		}
+		bad := n
+		bad.Reservation.Rate = 1
+		if err := w.d.SetFTN(1, 7, bad); err == nil {
+			t.Error("a reservation of a byte a second is taken")
+		}
+		for e, err := range w.d.AllLabels() {
+			w.check(err)
+			if e.FTN && (e.Space != 1 || !e.Reserved || e.Reservation != n.Reservation) {
+				t.Errorf("read back: %+v", e)
+			}
+		}
+		n.Reserved = false
+		w.ftn(l, 0, n)
+		if is := w.measured(); is != (Reserved{}) {
+			t.Errorf("without a reservation there is %+v", is)
+		}
+	})
+}
