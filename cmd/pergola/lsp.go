@@ -81,6 +81,10 @@ func newLSPInspect(a *app) *cobra.Command {
 					return nil
 				}
 				a.Table(report.SignalledLSP(l, a.Styles))
+				if l.Measured != nil {
+					fmt.Fprintln(a.Out)
+					a.Table(report.LSPTraffic(l))
+				}
 				if l.Up {
 					fmt.Fprintln(a.Out)
 					a.Table(report.LSPHops(l, a.Styles))

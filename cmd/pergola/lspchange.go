@@ -23,6 +23,7 @@ type lspFlags struct {
 	timeout        time.Duration
 	to, path       []string
 	bandwidth      string
+	excess         string
 	setup, holding int
 }
 
@@ -31,6 +32,8 @@ func (f *lspFlags) add(a *app, cmd *cobra.Command) {
 	set := cmd.Flags()
 	set.StringSliceVar(&f.to, "to", nil, "prefixes whose packets go this way: 10.9.0.0/24")
 	set.StringVar(&f.bandwidth, "bandwidth", "", "that each link of the path reserves: 50Mbit")
+	set.StringVar(&f.excess, "excess", "", "what becomes of packets that exceed the bandwidth: demote (they go on as "+
+		"best effort) or drop")
 	// 0 is no default: what is not given is not read. It only keeps the help from naming one.
 	set.IntVar(&f.setup, "setup-priority", 0, "which LSPs this one may take bandwidth from: 0, the best, to 7")
 	set.IntVar(&f.holding, "holding-priority", 0, "which LSPs may take bandwidth from this one: 0, the best, to 7")
@@ -76,7 +79,7 @@ The LSP stays until ` + "`lsp rm`" + `, also when a newer version of the file is
 		RunE: func(cmd *cobra.Command, args []string) error {
 			l.Path, l.To, l.Bandwidth = args, f.to, topology.Rate(f.bandwidth)
 			l.Signalling, l.Last = topology.Signalling(signalling), topology.LastLabel(last)
-			l.TTL = slice.TTLModel(ttl)
+			l.TTL, l.Excess = slice.TTLModel(ttl), slice.Excess(f.excess)
 			l.Setup, l.Holding = f.priorities(cmd.Flags())
 			if _, err := l.Bandwidth.Bits(); err != nil {
 				return ui.Usage("", "--bandwidth: %w", err)
@@ -148,8 +151,12 @@ func (f *lspFlags) patch(set *pflag.FlagSet) (p api.LSPPatch, err error) {
 		}
 		p.Bandwidth = &rate
 	}
-	if p.Path == nil && p.To == nil && p.Bandwidth == nil && p.Setup == nil && p.Holding == nil {
-		return p, ui.Usage("name at least one of --bandwidth, --path, --to, --setup-priority, "+
+	if set.Changed("excess") {
+		excess := slice.Excess(f.excess)
+		p.Excess = &excess
+	}
+	if p.Path == nil && p.To == nil && p.Bandwidth == nil && p.Excess == nil && p.Setup == nil && p.Holding == nil {
+		return p, ui.Usage("name at least one of --bandwidth, --excess, --path, --to, --setup-priority, "+
 			"--holding-priority", "nothing to change")
 	}
 	return p, nil

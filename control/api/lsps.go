@@ -37,13 +37,23 @@ type SignalledLSP struct {
 	Bandwidth unit.Rate   `json:"bandwidth,omitempty"` // that each link has reserved for it, in bit/s
 	Hops      []slice.Hop `json:"hops,omitempty"`      // the way that it has; as the routers recorded it
 	Since     time.Time   `json:"since,omitzero"`      // when it was asked for
+	Measured  *LSPTraffic `json:"measured,omitempty"`  // of one with a bandwidth, at the ingress
+}
+
+// LSPTraffic is what a label-switched path has carried: what was within its reservation, and what exceeded it.
+type LSPTraffic struct {
+	Frames       uint64 `json:"frames"`
+	Bytes        uint64 `json:"bytes"` // with Ethernet headers and labels
+	ExcessFrames uint64 `json:"excess_frames"`
+	ExcessBytes  uint64 `json:"excess_bytes"`
 }
 
 // LSPPatch changes a label-switched path. What is nil, or empty, stays as it is.
 type LSPPatch struct {
-	Path      []string   `json:"path,omitempty" doc:"routers on the way"`
-	To        []string   `json:"to,omitempty" doc:"prefixes whose packets go this way"`
-	Bandwidth *unit.Rate `json:"bandwidth,omitempty" doc:"bit/s that each link reserves; 0: none"`
-	Setup     *int       `json:"setup_priority,omitempty" minimum:"0" maximum:"7" doc:"0 is the best"`
-	Holding   *int       `json:"holding_priority,omitempty" minimum:"0" maximum:"7" doc:"0 is the best"`
+	Path      []string      `json:"path,omitempty" doc:"routers on the way"`
+	To        []string      `json:"to,omitempty" doc:"prefixes whose packets go this way"`
+	Bandwidth *unit.Rate    `json:"bandwidth,omitempty" doc:"bit/s that each link reserves; 0: none"`
+	Excess    *slice.Excess `json:"excess,omitempty" enum:"demote,drop" doc:"what becomes of packets that exceed the bandwidth"`
+	Setup     *int          `json:"setup_priority,omitempty" minimum:"0" maximum:"7" doc:"0 is the best"`
+	Holding   *int          `json:"holding_priority,omitempty" minimum:"0" maximum:"7" doc:"0 is the best"`
 }

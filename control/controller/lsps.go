@@ -56,6 +56,12 @@ func (c *Controller) SetLSP(ctx context.Context, name, lsp string, p api.LSPPatc
 			}
 			l.Bandwidth = topology.RateOf(*p.Bandwidth)
 		}
+		if p.Excess != nil {
+			if l.Bandwidth == "" {
+				return to, refuse(Invalid, "LSP %s reserves no bandwidth that could be exceeded", lsp)
+			}
+			l.Excess = *p.Excess
+		}
 		if p.Setup != nil {
 			l.Setup = p.Setup
 			if l.Holding != nil && *l.Holding > *p.Setup { // it is never worse

@@ -66,6 +66,11 @@ func (s *HostNetwork) DeleteFTN(space, ftn uint32) error { return s.data.DeleteF
 // AllLabels yields what is set, of all label spaces, and as the last an error, if there was one.
 func (s *HostNetwork) AllLabels() iter.Seq2[datapath.LabelEntry, error] { return s.data.AllLabels() }
 
+// Reserved reads the reservation of an FTN, and what was measured by it.
+func (s *HostNetwork) Reserved(space, ftn uint32) (datapath.Reserved, error) {
+	return s.data.Reserved(space, ftn)
+}
+
 // ReadUnwalked begins to read packets with labels that routers could not send on.
 func (s *HostNetwork) ReadUnwalked() (*datapath.UnwalkedReader, error) { return s.data.ReadUnwalked() }
 

@@ -252,7 +252,9 @@ func (y *Layout) choose(e End) {
 
 // HasReservedClass reports whether there is a class of reservations: in a queue that has a rate, but for those of which
 // a packet program chooses.
-func (e End) HasReservedClass() bool { return e.Reserves && e.Shape.Rate != 0 && len(e.Shape.Queues) == 0 }
+func (e End) HasReservedClass() bool {
+	return e.Reserves && e.Shape.Rate != 0 && len(e.Shape.Queues) == 0
+}
 
 func (y *Layout) classify(e End) {
 	for i, c := range e.Shape.Classes {

@@ -285,6 +285,50 @@ func TestTreeOfClasses(t *testing.T) {
 	}
 }
 
+// What is reserved has a class of its own, beside those that there are, and all of the rate that these leave.
+func TestTreesWithReservations(t *testing.T) {
+	layout := func(s slice.Shape, reserves bool) wiring.Layout {
+		return wiring.Link{A: wiring.End{Port: "a", MTU: 1500, Shape: s, Reserves: reserves},
+			B: wiring.End{Port: "b", MTU: 1500}}.Layout()
+	}
+	const late = 31250 // ticks in two milliseconds
+	single := slice.Shape{Rate: 100e6, Queue: 50}
+	slowest := wiring.TreeOf(slice.Shape{Rate: unit.MinRate}, 1500).Classes[0].Burst
+	want := wiring.Tree{Default: 0x10, Classes: []wiring.Class{
+		{Minor: 1, Rate: 12.5e6, Ceil: 12.5e6, Burst: late, CeilBurst: late, Quantum: 1514},
+		{Minor: 2, Parent: 1, Rate: 12.5e6, Ceil: 12.5e6, Burst: late, CeilBurst: late, Quantum: 1514, Queue: 1000},
+		{Minor: 0x10, Parent: 1, Rate: 1, Ceil: 12.5e6, Burst: slowest, CeilBurst: late, Quantum: 1514, Priority: 7,
+			Queue: 50},
+	}}
+	if diff := cmp.Diff(want, layout(single, true).Trees["b"]); diff != "" {
+		t.Errorf("one class: -want +got\n%s", diff)
+	}
+	with, without := layout(classed, true).Trees["b"], layout(classed, false).Trees["b"]
+	if diff := cmp.Diff(without.Classes, slices.Delete(slices.Clone(with.Classes), 1, 2)); diff != "" {
+		t.Errorf("other classes change: -without +with\n%s", diff)
+	}
+	left := without.Classes[0].Rate
+	for _, c := range without.Classes[1:] {
+		left -= c.Rate
+	}
+	if c := with.Classes[1]; c.Minor != wiring.ReservedClass || c.Rate != left || c.Ceil != 12.5e6 || c.Priority != 0 {
+		t.Errorf("beside classes: %+v, want a rate of %d", c, left)
+	}
+	if !with.Alike(without) {
+		t.Error("frames that wait in other classes are lost when it comes")
+	}
+	for name, s := range map[string]slice.Shape{"no rate": {Queue: 50}, "queues of a program": queued, "nothing": {}} {
+		if diff := cmp.Diff(layout(s, false), layout(s, true)); diff != "" {
+			t.Errorf("%s: -without +with\n%s", name, diff)
+		}
+	}
+	link := wiring.Link{A: wiring.End{Port: "a", MTU: 1500, Shape: single, Reserves: true},
+		B: wiring.End{Port: "b", MTU: 1500}}
+	if diff := cmp.Diff(link, link.Observed(link.Layout())); diff != "" {
+		t.Errorf("read back: -want +got\n%s", diff)
+	}
+}
+
 var queued = slice.Shape{Rate: 100e6, Queues: []slice.Queue{
 	{Share: 1}, {Share: 3, Length: unit.Length{Bytes: 64 << 10}, Reserve: 10e6},
 	{Share: 2, Length: unit.Length{Frames: 200}, Rate: 50e6},

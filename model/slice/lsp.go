@@ -22,6 +22,8 @@ type LSP struct {
 	// egress, and routers between them; they have no labels, which the routers choose. Where In is empty, others
 	// may come before that router. nil: the LSP is static.
 	Signal *Signal `json:"signal,omitempty"`
+	// Excess says what becomes of packets that exceed Signal.Bandwidth. Empty: Demote.
+	Excess Excess `json:"excess,omitempty"`
 	// ByHand is true of an LSP that a user added while the network ran. Newer versions of the file keep it.
 	ByHand bool `json:"by_hand,omitempty"`
 }
@@ -64,6 +66,15 @@ const (
 	LastStatic    = 15_999
 	LastStaticFTN = 1<<19 - 1 // the largest LSP.ID
 	MaxTunnel     = 1<<16 - 1 // the largest LSP.ID of one that is signalled: a tunnel's number (RFC 3209, 4.6.1)
+)
+
+// Excess is what becomes of what exceeds a reservation.
+type Excess string
+
+// What there is: it goes on as best effort (RFC 2211, section 2.3), or no further.
+const (
+	Demote Excess = "demote"
+	Drop   Excess = "drop"
 )
 
 // TTLModel says how an LSP counts hops (RFC 3443).

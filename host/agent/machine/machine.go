@@ -99,6 +99,7 @@ type DataPath interface {
 	DeleteLabel(space, label uint32) error
 	DeleteFTN(space, ftn uint32) error
 	AllLabels() iter.Seq2[datapath.LabelEntry, error]
+	Reserved(space, ftn uint32) (datapath.Reserved, error)
 
 	ReadUnwalked() (UnwalkedReader, error)
 	SendOn(u *datapath.Unwalked, ip []byte) error

@@ -43,6 +43,11 @@ func (s *Server) signalled(w *plan.Input, places *speakers.Places, l *slice.LSP)
 	is := s.speakers.State(places, l)
 	out := api.SignalledLSP{LSP: l.Name, Up: is.Up, Problem: is.Problem, ID: is.ID, Number: is.Number,
 		Bandwidth: is.Bandwidth, Hops: is.Hops, Since: is.Since}
+	if is.Bandwidth != 0 {
+		m := is.Measured
+		out.Measured = &api.LSPTraffic{Frames: m.Frames, Bytes: m.Bytes, ExcessFrames: m.ExcessFrames,
+			ExcessBytes: m.ExcessBytes}
+	}
 	if is.Up {
 		why := s.fastPath.Unlabelled(sliver.ID{Slice: w.Spec.ID, Node: l.Ingress()}, l.To)
 		if why != "" {

@@ -6,6 +6,7 @@ import (
 	"github.com/pergola-net/pergola/datapath"
 	"github.com/pergola-net/pergola/host/agent/labels"
 	"github.com/pergola-net/pergola/model/slice"
+	"github.com/pergola-net/pergola/model/unit"
 	"github.com/pergola-net/pergola/signalling/rsvp"
 	"github.com/pergola-net/pergola/signalling/rsvp/message"
 )
@@ -62,11 +63,32 @@ func (r *Router) entry(e rsvp.Entry) (is datapath.NHLFE, err error) {
 	if is.MAC, ok = to.Neighbours[e.Next]; !ok {
 		return is, fmt.Errorf("%s: no router with %s at %s", e.Key, e.Next, to.Name)
 	}
+	is.Reserved = e.Bandwidth != 0
+	if is.Reserved && does == rsvp.Push {
+		is.Reservation = r.reservation(e, to)
+	}
 	if does != rsvp.Pop {
 		is.Push = []datapath.Label{{Label: uint32(e.Out)}}
 	}
 	return is, nil
 }
+
+// reservation is what packets are measured by where an LSP begins that leaves by the interface.
+func (r *Router) reservation(e rsvp.Entry, by Interface) (is datapath.Reservation) {
+	frame := slice.DefaultMTU + frameHeader
+	if n := r.Network.Node(r.Name); n != nil && n.Interface(by.Name) != nil {
+		frame = n.Interface(by.Name).MTU + frameHeader
+	}
+	is.Rate = max(e.Bandwidth, datapath.MinPolicedRate)
+	is.Burst = uint64(slice.DefaultBurst(unit.Rate(is.Rate*8), frame))
+	if l := r.lsp(e.Key); l != nil {
+		is.Drop = l.Excess == slice.Drop
+	}
+	return is
+}
+
+// frameHeader is what a frame is longer than the MTU, in bytes.
+const frameHeader = 14
 
 // adopted reads an entry that an earlier speaker has installed. false: it does not fit to the router, as it is now. Of
 // which LSP it is, is known where the LSP begins; elsewhere the neighbours say it.

@@ -114,9 +114,9 @@ func (r *router) set(want *Router) {
 			return // Run has ended, too
 		}
 	}
-	sameTTL := func(a, b *slice.LSP) bool { return a.TTL == b.TTL }
+	same := func(a, b *slice.LSP) bool { return a.TTL == b.TTL && a.Excess == b.Excess }
 	if failing || !reflect.DeepEqual(was.Interfaces, want.Interfaces) ||
-		was.Network != want.Network && !maps.EqualFunc(was.Tunnels, want.Tunnels, sameTTL) {
+		was.Network != want.Network && !maps.EqualFunc(was.Tunnels, want.Tunnels, same) {
 		r.speaker.Repeat() // what is written for a label may be another
 	}
 }
@@ -130,6 +130,9 @@ func (r *router) wanted() *Router {
 
 // label carries out a change of labels.
 func (r *router) label(c rsvp.LabelChange) {
+	if asked, ok := r.askedFor(c.Entry.Key); ok {
+		c.Entry.Bandwidth = asked // and not that of all versions, which share what they have reserved
+	}
 	err := r.all.install(r, r.wanted(), c)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -144,6 +147,21 @@ func (r *router) label(c rsvp.LabelChange) {
 	if c.Remove {
 		delete(r.failing, c.Entry.Key)
 	}
+}
+
+// askedFor gives the bandwidth of a version of an LSP that begins here, in bytes a second.
+func (r *router) askedFor(k rsvp.Key) (bandwidth uint64, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l := r.want.Tunnels[uint32(k.Session.Tunnel)]
+	if l == nil || r.tunnels[l.Name] == nil {
+		return 0, false
+	}
+	v := r.tunnels[l.Name].version(k)
+	if v == nil {
+		return 0, false
+	}
+	return v.request.Bandwidth, true
 }
 
 func (r *router) bandwidth(b rsvp.Bandwidth) {

@@ -18,6 +18,7 @@ import (
 	"github.com/pergola-net/pergola/host/sliver"
 	"github.com/pergola-net/pergola/model/slice"
 	"github.com/pergola-net/pergola/model/topology"
+	"github.com/pergola-net/pergola/model/unit"
 	"github.com/pergola-net/pergola/signalling/rsvp"
 	"github.com/pergola-net/pergola/signalling/rsvp/message"
 	"github.com/pergola-net/pergola/signalling/te"
@@ -189,6 +190,12 @@ func TestEntriesAreWrittenByPort(t *testing.T) {
 	if diff := cmp.Diff(want, e); diff != "" {
 		t.Errorf("swap: -want +got:\n%s", diff)
 	}
+	reserved := swap
+	reserved.Bandwidth = 1_250_000
+	want.Reserved = true
+	if e, err = c.entry(reserved); err != nil || !cmp.Equal(want, e) {
+		t.Errorf("swap with a bandwidth, %v: -want +got:\n%s", err, cmp.Diff(want, e))
+	}
 	pop := swap
 	pop.Out = message.ImplicitNull
 	if e, err := c.entry(pop); err != nil || e.Push != nil || e.Pop || e.Port != toD.Port {
@@ -202,6 +209,12 @@ func TestEntriesAreWrittenByPort(t *testing.T) {
 	if k, ok := c.key(first); !ok || !k.FTN || k.Number != ftnOf(s.LSP("named").ID) {
 		t.Errorf("ingress: %v", k)
 	}
+	first.Bandwidth = 1_250_000
+	s.LSP("named").Excess = slice.Drop
+	measured := datapath.Reservation{Rate: 1_250_000, Burst: 125_000, Drop: true}
+	if e, err := c.entry(first); err != nil || !e.Reserved || e.Reservation != measured {
+		t.Errorf("ingress with a bandwidth: %+v, %v", e, err)
+	}
 	for name, wrong := range map[string]func(*rsvp.Entry){
 		"no such neighbour": func(e *rsvp.Entry) { e.Next = netip.MustParseAddr("10.9.9.9") },
 		"no way in":         func(e *rsvp.Entry) { e.From = 999 },
@@ -212,6 +225,41 @@ func TestEntriesAreWrittenByPort(t *testing.T) {
 		if _, err := c.entry(e); err == nil {
 			t.Errorf("%s: it is written", name)
 		}
+	}
+}
+
+// LSPs can reserve what a link has, without what its classes have reserved.
+func TestLinksHaveARateToReserve(t *testing.T) {
+	for name, tt := range map[string]struct {
+		shape slice.Shape
+		want  unit.Rate
+	}{
+		"nothing": {slice.Shape{}, DefaultBandwidth},
+		"rate":    {slice.Shape{Rate: 100e6}, 100e6},
+		"classes": {slice.Shape{Rate: 100e6, Classes: []slice.Class{{Reserve: 30e6}, {Reserve: 10e6}, {}}}, 60e6},
+		"police":  {slice.Shape{Rate: 100e6, Police: slice.Policer{Rate: 20e6}}, 20e6},
+		"policed": {slice.Shape{Police: slice.Policer{Rate: 20e6}}, 20e6},
+	} {
+		if got := reservable(tt.shape); got != tt.want {
+			t.Errorf("%s: %s, want %s", name, got, tt.want)
+		}
+	}
+}
+
+// While two versions share what they have reserved, packets are measured by that of the one which they go by.
+func TestPacketsAreMeasuredByTheirOwnVersion(t *testing.T) {
+	s := resolved(t, square, nil)
+	want := speaking(t, s, slice.Overrides{}, "a")
+	l := s.LSP("free")
+	v, _, _ := new(tunnel).next(want, l, time.Now(), func() *te.Database { return empty(want) })
+	r := &router{want: want, tunnels: map[string]*tunnel{l.Name: {versions: []*version{v}}}}
+	if got, ok := r.askedFor(v.request.Key); !ok || got != bytesPerSecond(l.Signal.Bandwidth) {
+		t.Errorf("%d bytes a second, %t", got, ok)
+	}
+	other := v.request.Key
+	other.LSP++
+	if _, ok := r.askedFor(other); ok {
+		t.Error("a version that nobody asked for has a bandwidth")
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/pergola-net/pergola/datapath"
 	"github.com/pergola-net/pergola/host/sliver"
 	"github.com/pergola-net/pergola/model/slice"
 	"github.com/pergola-net/pergola/model/unit"
@@ -17,7 +18,8 @@ type State struct {
 	Number    uint16    // slice.Signal.Number
 	Bandwidth unit.Rate // that it has, if it is up
 	Hops      []slice.Hop
-	Since     time.Time // when it was asked for
+	Since     time.Time         // when it was asked for
+	Measured  datapath.Reserved // of one that has a bandwidth
 	// Problem says why it is not up, or why what was asked for last is not, while an earlier one is.
 	Problem string
 }
@@ -26,7 +28,7 @@ type State struct {
 func (s *Speakers) State(at *Places, l *slice.LSP) State {
 	id := sliver.ID{Slice: at.network.ID, Node: l.Ingress()}
 	s.mu.Lock()
-	r, broken := s.known[id], s.broken[id]
+	r, broken, path := s.known[id], s.broken[id], s.path
 	s.mu.Unlock()
 	switch {
 	case broken != nil:
@@ -40,7 +42,15 @@ func (s *Speakers) State(at *Places, l *slice.LSP) State {
 	if t == nil {
 		return State{Problem: "it is not asked for yet"}
 	}
-	return t.state(at, l, r)
+	is := t.state(at, l, r)
+	if is.Bandwidth == 0 || path == nil {
+		return is
+	}
+	var err error
+	if is.Measured, err = path.Reserved(r.want.Space, ftnOf(l.ID)); err != nil {
+		is.Problem = err.Error()
+	}
+	return is
 }
 
 // state describes the version that is up, else the newest.

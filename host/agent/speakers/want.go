@@ -1,6 +1,7 @@
 package speakers
 
 import (
+	"cmp"
 	"net/netip"
 
 	"github.com/pergola-net/pergola/host/agent/labels"
@@ -171,7 +172,8 @@ func ipv4Of(at *slice.Interface) (netip.Prefix, bool) {
 	return netip.Prefix{}, false
 }
 
-// bandwidth is what LSPs can reserve of a link in the direction away from a node: its rate, as it is changed by hand.
+// bandwidth is what LSPs can reserve of a link in the direction away from a node: its rate, as it is changed by hand,
+// without what classes have reserved.
 func bandwidth(s *slice.Slice, o *slice.Overrides, node string, at *slice.Interface) unit.Rate {
 	l := s.Link(at.Link)
 	if l == nil {
@@ -185,9 +187,18 @@ func bandwidth(s *slice.Slice, o *slice.Overrides, node string, at *slice.Interf
 		if !changed {
 			shape = e.Shape
 		}
-		if shape.Rate != 0 {
-			return shape.Rate
-		}
+		return reservable(shape)
 	}
 	return DefaultBandwidth
+}
+
+func reservable(s slice.Shape) unit.Rate {
+	rate := cmp.Or(s.Rate, DefaultBandwidth)
+	if s.Police.Rate != 0 {
+		rate = min(rate, s.Police.Rate)
+	}
+	for _, c := range s.Classes {
+		rate -= min(rate, c.Reserve)
+	}
+	return rate
 }

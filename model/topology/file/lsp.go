@@ -22,7 +22,7 @@ func LSPOf(l *slice.LSP) LSP {
 		setup, holding := int(q.Setup), int(q.Holding)
 		out.Signalling, out.Setup, out.Holding = SignallingRSVP, &setup, &holding
 		if q.Bandwidth != 0 {
-			out.Bandwidth = Rate(q.Bandwidth.String())
+			out.Bandwidth, out.Excess = Rate(q.Bandwidth.String()), l.Excess
 		}
 		return out
 	}

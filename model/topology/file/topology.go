@@ -277,10 +277,11 @@ type LSP struct {
 	Last LastLabel      `json:"last_label,omitempty" enum:"implicit-null,explicit-null,own" doc:"With which label packets come to the last router: none, as the router before takes it off; label 0 or 2; or one of its own. Default: implicit-null; own, and nothing else, with signalling."`
 	TTL  slice.TTLModel `json:"ttl,omitempty" enum:"uniform,pipe" doc:"uniform: each router on the way counts as a hop, and traceroute shows it; pipe: the path is one hop. Default: uniform."`
 
-	Signalling Signalling `json:"signalling,omitempty" enum:"static,rsvp" doc:"static: the labels are chosen with the file; rsvp: the routers agree on them by RSVP-TE, and reserve bandwidth. Default: rsvp where there is a bandwidth, else static."`
-	Bandwidth  Rate       `json:"bandwidth,omitempty" doc:"That each link of the path reserves for it."`
-	Setup      *int       `json:"setup_priority,omitempty" minimum:"0" maximum:"7" doc:"Which LSPs this one may take bandwidth from: those with a worse holding priority. 0 is the best. Default: 7."`
-	Holding    *int       `json:"holding_priority,omitempty" minimum:"0" maximum:"7" doc:"Which LSPs may take bandwidth from this one. Default: the set-up priority."`
+	Signalling Signalling   `json:"signalling,omitempty" enum:"static,rsvp" doc:"static: the labels are chosen with the file; rsvp: the routers agree on them by RSVP-TE, and reserve bandwidth. Default: rsvp where there is a bandwidth, else static."`
+	Bandwidth  Rate         `json:"bandwidth,omitempty" doc:"That each link of the path reserves for it."`
+	Excess     slice.Excess `json:"excess,omitempty" enum:"demote,drop" doc:"What becomes of packets that exceed the bandwidth: they go on as best effort, or no further. Default: demote."`
+	Setup      *int         `json:"setup_priority,omitempty" minimum:"0" maximum:"7" doc:"Which LSPs this one may take bandwidth from: those with a worse holding priority. 0 is the best. Default: 7."`
+	Holding    *int         `json:"holding_priority,omitempty" minimum:"0" maximum:"7" doc:"Which LSPs may take bandwidth from this one. Default: the set-up priority."`
 }
 
 // Signalling is how the routers of an LSP learn its labels.

@@ -141,6 +141,9 @@ func (r *lspResolver) signal(in *file.LSP, out *slice.LSP, at *diagnostic.Path) 
 			"holding priority %d is worse than set-up priority %d: two such LSPs would take bandwidth "+
 				"from each other for ever", out.Signal.Holding, out.Signal.Setup)
 	}
+	if in.Excess != slice.Demote && bandwidth != 0 {
+		out.Excess = in.Excess
+	}
 	if in.Last != "" && in.Last != file.LastOwn {
 		r.Add(at.At("last_label"), "write signalling: static, or leave it out",
 			"LSPs by RSVP-TE end with a label of the last router's own")
@@ -170,7 +173,7 @@ func (r *lspResolver) static(in *file.LSP, out *slice.LSP, at *diagnostic.Path) 
 		given bool
 	}{
 		{"bandwidth", in.Bandwidth != ""}, {"setup_priority", in.Setup != nil},
-		{"holding_priority", in.Holding != nil},
+		{"holding_priority", in.Holding != nil}, {"excess", in.Excess != ""},
 	} {
 		if only.given {
 			r.Add(at.At(only.name), "write signalling: rsvp", "a static LSP has no %s", only.name)

@@ -32,6 +32,9 @@ type LSP struct {
 	ID        uint16    `json:"lsp_id,omitempty"`
 	Bandwidth unit.Rate `json:"bandwidth,omitempty"` // that it has, in bit/s
 	Since     time.Time `json:"since,omitzero"`
+	// Excess says what becomes of what exceeds the bandwidth, and Measured what was within it, and what was not.
+	Excess   slice.Excess    `json:"excess,omitempty"`
+	Measured *api.LSPTraffic `json:"measured,omitempty"`
 	ByHand    bool      `json:"by_hand,omitempty"` // it is not in the file
 
 	number uint16 // slice.Signal.Number of what it is
@@ -93,6 +96,9 @@ func (l *LSP) signalled(spec *slice.LSP, all *api.SliceLSPs) {
 	}
 	l.Up, l.Problem, l.ID, l.number, l.Bandwidth, l.Since = is.Up, is.Problem, is.ID, is.Number,
 		is.Bandwidth, is.Since
+	if l.Measured = is.Measured; spec.Signal.Bandwidth != 0 {
+		l.Excess = cmp.Or(spec.Excess, slice.Demote)
+	}
 	for _, h := range hops {
 		l.Hops = append(l.Hops, LSPHop{Hop: h})
 	}
@@ -151,6 +157,19 @@ func SignalledLSP(l *LSP, styles ui.Styles) *ui.Table {
 	}
 	t.Row(row...)
 	return withStates(t, styles, 1)
+}
+
+// LSPTraffic has what an LSP has carried within its reservation, and in excess of it.
+func LSPTraffic(l *LSP) *ui.Table {
+	m := l.Measured
+	t := &ui.Table{Columns: []string{"", "FRAMES", "BYTES"}}
+	excess := "demoted"
+	if l.Excess == slice.Drop {
+		excess = "dropped"
+	}
+	t.Row("reserved", strconv.FormatUint(m.Frames, 10), strconv.FormatUint(m.Bytes, 10))
+	t.Row(excess, strconv.FormatUint(m.ExcessFrames, 10), strconv.FormatUint(m.ExcessBytes, 10))
+	return t
 }
 
 // LSPHops has a line for each router of an LSP.
