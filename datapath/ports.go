@@ -50,8 +50,8 @@ type Port struct {
 	Plain int
 }
 
-// Classes of a port, major and minor number: that of queue number 0, behind which the next queue has the next class; and
-// that of frames within a reservation.
+// Classes of a port, major and minor number: that of queue number 0, behind which the next queue has the next class,
+// and that of frames within a reservation.
 const (
 	FirstQueue    = 1<<16 | 0x10
 	ReservedQueue = 1<<16 | 2

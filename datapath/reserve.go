@@ -51,8 +51,8 @@ func (r Reservation) record() (o objectReservation, err error) {
 	return o, err
 }
 
-// setReservation writes that of an FTN, or deletes it. What was counted stays, but for frames that come in the moment of a change; so
-// does a bucket that stays what it is, and another one begins full.
+// setReservation writes that of an FTN, or deletes it. What was counted stays, but for frames that come in the moment
+// of a change. A bucket that stays what it is keeps its tokens, and another one begins full.
 func (d *DataPath) setReservation(space, ftn uint32, n NHLFE) error {
 	if !n.Reserved {
 		return d.deleteReservation(space, ftn)

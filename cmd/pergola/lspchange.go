@@ -32,8 +32,8 @@ func (f *lspFlags) add(a *app, cmd *cobra.Command) {
 	set := cmd.Flags()
 	set.StringSliceVar(&f.to, "to", nil, "prefixes whose packets go this way: 10.9.0.0/24")
 	set.StringVar(&f.bandwidth, "bandwidth", "", "that each link of the path reserves: 50Mbit")
-	set.StringVar(&f.excess, "excess", "", "what becomes of packets that exceed the bandwidth: demote (they go on as "+
-		"best effort) or drop")
+	set.StringVar(&f.excess, "excess", "", "what becomes of packets that exceed the bandwidth: demote (they go on "+
+		"as best effort) or drop")
 	// 0 is no default: what is not given is not read. It only keeps the help from naming one.
 	set.IntVar(&f.setup, "setup-priority", 0, "which LSPs this one may take bandwidth from: 0, the best, to 7")
 	set.IntVar(&f.holding, "holding-priority", 0, "which LSPs may take bandwidth from this one: 0, the best, to 7")

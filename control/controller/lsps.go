@@ -49,18 +49,8 @@ func (c *Controller) SetLSP(ctx context.Context, name, lsp string, p api.LSPPatc
 		if p.To != nil {
 			l.To = p.To
 		}
-		if p.Bandwidth != nil {
-			if l.Signalling != topology.SignallingRSVP {
-				return to, refuse(Invalid, "LSP %s is a static one, for which nothing is reserved: "+
-					"add it anew with signalling rsvp", lsp)
-			}
-			l.Bandwidth = topology.RateOf(*p.Bandwidth)
-		}
-		if p.Excess != nil {
-			if l.Bandwidth == "" {
-				return to, refuse(Invalid, "LSP %s reserves no bandwidth that could be exceeded", lsp)
-			}
-			l.Excess = *p.Excess
+		if err := patchReservation(l, lsp, p); err != nil {
+			return to, err
 		}
 		if p.Setup != nil {
 			l.Setup = p.Setup
@@ -73,6 +63,24 @@ func (c *Controller) SetLSP(ctx context.Context, name, lsp string, p api.LSPPatc
 		}
 		return to, nil
 	}, nil)
+}
+
+// patchReservation changes what an LSP reserves, and what becomes of what exceeds it.
+func patchReservation(l *topology.LSP, name string, p api.LSPPatch) error {
+	if p.Bandwidth != nil {
+		if l.Signalling != topology.SignallingRSVP {
+			return refuse(Invalid, "LSP %s is a static one, for which nothing is reserved: add it anew with "+
+				"signalling rsvp", name)
+		}
+		l.Bandwidth = topology.RateOf(*p.Bandwidth)
+	}
+	if p.Excess != nil {
+		if l.Bandwidth == "" {
+			return refuse(Invalid, "LSP %s reserves no bandwidth that could be exceeded", name)
+		}
+		l.Excess = *p.Excess
+	}
+	return nil
 }
 
 // RerouteLSP has the ingress of a label-switched path look for its way again.

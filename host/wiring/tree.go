@@ -147,9 +147,9 @@ func TreeOf(s slice.Shape, mtu int) Tree {
 	return t
 }
 
-// withReserved adds the class of frames within reservations. It may have all of the rate that the other classes have not
-// reserved: what comes was admitted and measured before, and is served at once. All others are then in a class of their
-// own, if there was only one.
+// withReserved adds the class of frames within reservations. It may have all of the rate that the other classes have
+// not reserved: what comes was admitted and measured before, and is served at once. All others are then in a class of
+// their own, if there was only one.
 func (t Tree) withReserved(mtu int) Tree {
 	whole := t.Classes[0]
 	reserved := whole

@@ -296,9 +296,10 @@ func TestTreesWithReservations(t *testing.T) {
 	slowest := wiring.TreeOf(slice.Shape{Rate: unit.MinRate}, 1500).Classes[0].Burst
 	want := wiring.Tree{Default: 0x10, Classes: []wiring.Class{
 		{Minor: 1, Rate: 12.5e6, Ceil: 12.5e6, Burst: late, CeilBurst: late, Quantum: 1514},
-		{Minor: 2, Parent: 1, Rate: 12.5e6, Ceil: 12.5e6, Burst: late, CeilBurst: late, Quantum: 1514, Queue: 1000},
-		{Minor: 0x10, Parent: 1, Rate: 1, Ceil: 12.5e6, Burst: slowest, CeilBurst: late, Quantum: 1514, Priority: 7,
-			Queue: 50},
+		{Minor: 2, Parent: 1, Rate: 12.5e6, Ceil: 12.5e6, Burst: late, CeilBurst: late, Quantum: 1514,
+			Queue: 1000},
+		{Minor: 0x10, Parent: 1, Rate: 1, Ceil: 12.5e6, Burst: slowest, CeilBurst: late, Quantum: 1514,
+			Priority: 7, Queue: 50},
 	}}
 	if diff := cmp.Diff(want, layout(single, true).Trees["b"]); diff != "" {
 		t.Errorf("one class: -want +got\n%s", diff)
@@ -311,13 +312,16 @@ func TestTreesWithReservations(t *testing.T) {
 	for _, c := range without.Classes[1:] {
 		left -= c.Rate
 	}
-	if c := with.Classes[1]; c.Minor != wiring.ReservedClass || c.Rate != left || c.Ceil != 12.5e6 || c.Priority != 0 {
+	c := with.Classes[1]
+	if c.Minor != wiring.ReservedClass || c.Rate != left || c.Ceil != 12.5e6 || c.Priority != 0 {
 		t.Errorf("beside classes: %+v, want a rate of %d", c, left)
 	}
 	if !with.Alike(without) {
 		t.Error("frames that wait in other classes are lost when it comes")
 	}
-	for name, s := range map[string]slice.Shape{"no rate": {Queue: 50}, "queues of a program": queued, "nothing": {}} {
+	for name, s := range map[string]slice.Shape{
+		"no rate": {Queue: 50}, "queues of a program": queued, "nothing": {},
+	} {
 		if diff := cmp.Diff(layout(s, false), layout(s, true)); diff != "" {
 			t.Errorf("%s: -without +with\n%s", name, diff)
 		}

@@ -35,7 +35,7 @@ type LSP struct {
 	// Excess says what becomes of what exceeds the bandwidth, and Measured what was within it, and what was not.
 	Excess   slice.Excess    `json:"excess,omitempty"`
 	Measured *api.LSPTraffic `json:"measured,omitempty"`
-	ByHand    bool      `json:"by_hand,omitempty"` // it is not in the file
+	ByHand   bool            `json:"by_hand,omitempty"` // it is not in the file
 
 	number uint16 // slice.Signal.Number of what it is
 }
