@@ -69,8 +69,8 @@ func (c *Controller) SetLSP(ctx context.Context, name, lsp string, p api.LSPPatc
 func patchReservation(l *topology.LSP, name string, p api.LSPPatch) error {
 	if p.Bandwidth != nil {
 		if l.Signalling != topology.SignallingRSVP {
-			return refuse(Invalid, "LSP %s is a static one, for which nothing is reserved: add it anew with "+
-				"signalling rsvp", name)
+			return refuse(Invalid, "LSP %s is a static one, for which nothing is reserved: add it anew "+
+				"with signalling rsvp", name)
 		}
 		l.Bandwidth = topology.RateOf(*p.Bandwidth)
 	}
