@@ -61,8 +61,22 @@ func machineConfig(t *testing.T, name string) Config {
 	}
 }
 
-// run starts a member and waits until it answers.
+// run starts a member and waits until it answers, and is alive.
 func run(t *testing.T, cfg Config) *member {
+	t.Helper()
+	m := runAlone(t, cfg)
+	testkit.Eventually(t, func() error {
+		hosts, err := m.Hosts(t.Context())
+		if err == nil && !slices.ContainsFunc(hosts, func(h api.Host) bool { return h.Self && h.Alive }) {
+			err = fmt.Errorf("%s is not among %v", cfg.Host, hosts)
+		}
+		return err
+	}, 20*time.Second, cfg.Host+" to be alive")
+	return m
+}
+
+// runAlone starts a machine, which may be in no cluster, and waits until it answers.
+func runAlone(t *testing.T, cfg Config) *member {
 	t.Helper()
 	m := &member{cfg: cfg, out: &syncBuffer{}}
 	cfg.Out = m.out
@@ -92,13 +106,6 @@ func run(t *testing.T, cfg Config) *member {
 		return err
 	}, 40*time.Second, cfg.Host+" to answer")
 	t.Cleanup(func() { m.Client.Close() })
-	testkit.Eventually(t, func() error {
-		hosts, err := m.Hosts(t.Context())
-		if err == nil && !slices.ContainsFunc(hosts, func(h api.Host) bool { return h.Self && h.Alive }) {
-			err = fmt.Errorf("%s is not among %v", cfg.Host, hosts)
-		}
-		return err
-	}, 20*time.Second, cfg.Host+" to be alive")
 	return m
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/pergola-net/pergola/control/pki"
 	"github.com/pergola-net/pergola/control/store"
 	"github.com/pergola-net/pergola/lab/testkit"
+	"github.com/pergola-net/pergola/model/slice"
 	"github.com/pergola-net/pergola/model/topology"
 )
 
@@ -165,6 +166,29 @@ func TestMembershipIsStored(t *testing.T) {
 	other = again2.cfg
 	invite(t, again1, &other, pki.Server)
 	startFails(t, other, "a member already, as one of the agents")
+}
+
+// A machine that was the only one of a cluster can be alone, and a member again.
+func TestTheOnlyMemberCanBeAlone(t *testing.T) {
+	testkit.Root(t) // tokens are for root
+	h1 := run(t, machineConfig(t, "h1"))
+	up(t, h1.Client, pair("net"))
+	stopAll(t, h1)
+	member := h1.cfg
+	alone := member
+	alone.Listen = ListenNone
+	again := runAlone(t, alone)
+	if hosts, err := again.Hosts(t.Context()); err != nil || len(hosts) > 0 {
+		t.Errorf("alone, the hosts are %+v, %v", hosts, err)
+	}
+	settle(t, again.Client, "net", func(p api.Progress) bool {
+		return p.Status.Settled && p.Status.Nodes["a"].Phase == slice.Running
+	})
+	stopAll(t, again)
+	back := run(t, member)
+	if hosts, err := back.Hosts(t.Context()); err != nil || len(hosts) != 1 || !hosts[0].Alive {
+		t.Errorf("as a member again: %+v, %v", hosts, err)
+	}
 }
 
 func TestThreeServersOutliveOne(t *testing.T) {

@@ -253,8 +253,15 @@ func (s *server) openStore(ctx context.Context) error {
 			options = append(options, store.WithOfflineCache(s.offlineCache(), s.Log))
 		}
 	}
-	if s.store, err = store.Open(ctx, cfg, options...); err != nil || s.cluster == nil {
+	if s.store, err = store.Open(ctx, cfg, options...); err != nil {
 		return err
+	}
+	if s.cluster == nil {
+		if err := s.store.LeaveHosts(ctx, s.Host); err != nil {
+			s.store.Close()
+			return fmt.Errorf("be alone: %w", err)
+		}
+		return nil
 	}
 	s.cluster.store = s.store
 	if err := s.cluster.publishCA(ctx); err != nil {

@@ -204,6 +204,14 @@ func (s *Store) DeleteHost(ctx context.Context, name string) error {
 	return nil
 }
 
+// LeaveHosts removes the record of this machine as a host, which is alone from now on: nothing renews a lease for it any
+// more, and its slices would look lost. As a member it registers again.
+func (s *Store) LeaveHosts(ctx context.Context, name string) error {
+	_, err := s.db.Commit(ctx, nil, clientv3.OpDelete(s.db.Key("hosts", name)),
+		clientv3.OpDelete(s.db.Key("alive", name)))
+	return err
+}
+
 // CheckMember returns an ErrNoHost or an ErrReplaced where the owner of a certificate is no member of the cluster (any
 // more); nil where it is one.
 func (s *Store) CheckMember(ctx context.Context, cert *x509.Certificate) error {
