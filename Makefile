@@ -56,6 +56,10 @@ demo-program: build ## bring examples/program.yaml up: nodes that forward by pac
 	@command -v clang >/dev/null || tools/install-deps generate
 	@$(SUDO) tools/demo-program
 
+demo-routelet: build ## bring examples/routelet.yaml up: a flow with reserved bandwidth beside a flood
+	@tools/install-deps run
+	@$(SUDO) tools/demo-routelet
+
 generate: ## rebuild what is generated and committed: eBPF objects, JSON Schema, OpenAPI, documentation of commands
 	@tools/install-deps generate
 	@$(GO) generate ./...
@@ -181,5 +185,5 @@ clean: ## remove what was built here; caches in ~/.cache/pergola stay
 	@rm -rf bin build dist
 
 FORCE:
-.PHONY: FORCE complexity help build demo demo-program generate lint fmt test check $(LANES) lane-unit test-unit test-program \
+.PHONY: FORCE complexity help build demo demo-program demo-routelet generate lint fmt test check $(LANES) lane-unit test-unit test-program \
 	test-net test-e2e test-cluster test-root test-vm fuzz bench soak install uninstall man dist image test-dist clean
