@@ -204,8 +204,8 @@ func (s *Store) DeleteHost(ctx context.Context, name string) error {
 	return nil
 }
 
-// LeaveHosts removes the record of this machine as a host, which is alone from now on: nothing renews a lease for it any
-// more, and its slices would look lost. As a member it registers again.
+// LeaveHosts removes the record of this machine as a host, which is alone from now on: nothing renews a lease for it,
+// and its slices would look lost. As a member it registers again.
 func (s *Store) LeaveHosts(ctx context.Context, name string) error {
 	_, err := s.db.Commit(ctx, nil, clientv3.OpDelete(s.db.Key("hosts", name)),
 		clientv3.OpDelete(s.db.Key("alive", name)))
