@@ -77,6 +77,18 @@ func TestReservationsAreMeasuredWhereTheLSPBegins(t *testing.T) {
 	})
 }
 
+// Frames shorter than Ethernet's shortest are as much work as that.
+func TestShortFramesCountAsTheShortestOfEthernet(t *testing.T) {
+	inWorld(t, func(w *world) {
+		l := w.line(4)
+		w.reserve(l, burst(9, 100))
+		frame := packet{payload: 1}.bytes()[:14+20+8+1] // without padding, as between nodes
+		if w.send(frame, skbuff{}); w.measured().Bytes != 64 {
+			t.Errorf("%+v", w.measured())
+		}
+	})
+}
+
 // The class of reservations is for frames of LSPs that have one, if they are within it, and for no others.
 func TestWhatIsReservedHasAClassOfItsOwn(t *testing.T) {
 	inWorld(t, func(w *world) {
@@ -89,8 +101,12 @@ func TestWhatIsReservedHasAClassOfItsOwn(t *testing.T) {
 			change func(l line, queue *Port)
 			want   uint32
 		}{
-			"at the ingress":        {ip, burst(9, 100), nil, ReservedQueue},
-			"in transit":            {labelled(ip, entry{100, 64, ReservedClass}), none, nil, ReservedQueue},
+			"at the ingress": {ip, burst(9, 100), nil, ReservedQueue},
+			"in transit": {labelled(ip, entry{100, 64, ReservedClass}), none, func(line, *Port) {
+				w.change(w.a, func(p *Port) { p.MAC = [6]byte{} }) // a queue's device
+			}, ReservedQueue},
+			"with a label that a node wrote": {labelled(ip, entry{100, 64, ReservedClass}), none, nil,
+				classNone},
 			"in transit, in excess": {labelled(ip, entry{100, 64, 0}), none, nil, classNone},
 			"behind the last router": {ip, burst(9, 100), func(l line, queue *Port) {
 				w.change(l.out[3], func(p *Port) { p.Mode, p.Reserves = Queue, true })
@@ -113,6 +129,7 @@ func TestWhatIsReservedHasAClassOfItsOwn(t *testing.T) {
 			n := l.ahead(0, Label{Label: 101}).uniform()
 			n.Reserved, n.KeepClass = true, true
 			w.label(0, 100, n)
+			w.change(w.a, func(p *Port) { p.MAC = macA })
 			w.change(l.out[1], func(p *Port) {
 				p.Mode, p.Reserves = Queue, true
 				if c.change != nil {

@@ -96,6 +96,7 @@ struct label_stack {
 	__u32 arrived;		/* and frame.packet */
 	__u32 room;		/* of what is too big: of what length it would fit, as it came */
 	__u32 used;		/* the frame has labels, or had */
+	__u32 unmeasured;	/* a node itself has sent it with labels: no router has measured it */
 	__u32 aged; /* hops that the header's TTL does not have to be lowered for any more */
 	__u32 sum;  /* of what was popped, to be added to a sum of the frame */
 	/* The last reservation that it was measured by: its number, 0 where there was none; and what was noted. */
@@ -129,6 +130,7 @@ static __always_inline void begin_stack(struct label_stack *s, bool hidden)
 	s->aged = 0;
 	s->sum = 0;
 	s->measured = 0;
+	s->unmeasured = 0;
 }
 
 #define ENTRY_LABEL(e) ((e) >> 12)
@@ -352,6 +354,17 @@ static __always_inline enum punt drop_labelled(struct frame *f, enum reason why)
 	return DROPPED;
 }
 
+/*
+ * Has the node at which the link begins sent the frame, as it is? Else it comes out of a queue or a tunnel, which have no
+ * node, as the last router of the walk has sent it.
+ */
+static __always_inline bool sent_by_node(const struct frame *f)
+{
+	const struct port *p = find_port(f->from);
+
+	return p && !p->external && (*(const __u32 *)p->mac | *(const __u16 *)(p->mac + 4));
+}
+
 /* What becomes of a frame with this label on top. CONTINUE: it has left the router, or is to be looked at again. */
 static __always_inline enum reason switch_by(struct frame *f, struct label_stack *s, const struct leg *in,
 					     const struct nhlfe *n, __u32 entry)
@@ -360,6 +373,8 @@ static __always_inline enum reason switch_by(struct frame *f, struct label_stack
 	const struct leg *out = NULL;
 	enum reason why = CONTINUE;
 	__u32 left = ENTRY_TTL(entry) - 1;
+	/* Class 5 says that the frame was measured where its LSP begins: nobody else can say so. */
+	__u32 below = s->unmeasured && n->flags & LABEL_RESERVED ? entry & ~(__u32)ENTRY_TC : entry;
 
 	if (sends) {
 		if (ENTRY_TTL(entry) <= 1)
@@ -372,7 +387,7 @@ static __always_inline enum reason switch_by(struct frame *f, struct label_stack
 	}
 	if (n->pushes) {
 		pop_top(f, s, entry);
-		if (!push_all(f, s, n, entry, left, uniform ? left : n->ttl))
+		if (!push_all(f, s, n, below, left, uniform ? left : n->ttl))
 			return REASON_LABEL_STACK;
 	} else {
 		why = take_off(f, s, entry, uniform, sends);
@@ -380,7 +395,7 @@ static __always_inline enum reason switch_by(struct frame *f, struct label_stack
 	if (why != CONTINUE || !out)
 		return why;
 	why = leave_router(f, s, n, out);
-	f->reserved = is_reserved(n, entry);
+	f->reserved = is_reserved(n, below);
 	return why;
 }
 
@@ -412,6 +427,7 @@ __noinline int switch_label(struct frame *f)
 		if (f->segment)
 			return drop_labelled(f, REASON_SUPER_FRAME);
 		begin_stack(s, true);
+		s->unmeasured = sent_by_node(f);
 		f->packet = f->length - ETH_HLEN;
 	}
 	if (f->why != AGAIN) {

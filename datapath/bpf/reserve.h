@@ -51,9 +51,14 @@ enum measured {
 	MEASURED_DROPPED,
 };
 
+/* Frames shorter than Ethernet's shortest count as that (the minimum policed unit of RFC 2212): they are work, too. */
+#define MIN_POLICED 64
+
 static __always_inline __u64 reserved_bytes(const struct frame *f, __u32 more)
 {
-	return bytes_of(f) + frames_of(f) * more;
+	__u64 frames = frames_of(f), bytes = bytes_of(f) + frames * more;
+
+	return bytes < frames * MIN_POLICED ? frames * MIN_POLICED : bytes;
 }
 
 /*
