@@ -77,7 +77,7 @@ __noinline int measure(struct frame *f, __u64 number, __u32 more)
 		return MEASURED_EXCESS;
 	frames = frames_of(f);
 	bytes = reserved_bytes(f, more);
-	if (conforms(&r->meter, frames, bytes, bpf_ktime_get_ns())) {
+	if (conforms(&r->meter, frames, bytes, coarse_clock(f))) { /* buckets hold 100 ms */
 		__sync_fetch_and_add(&r->frames, frames);
 		__sync_fetch_and_add(&r->bytes, bytes);
 		return MEASURED_WITHIN;
