@@ -88,6 +88,7 @@ func (collector) Describe(ch chan<- *prometheus.Desc) {
 		queueFramesMetric, queueBytesMetric, queueDroppedMetric, queueOverlimitsMetric, queueBacklogMetric,
 		queueBacklogBytesMetric, outsideRefusedMetric, outsideDroppedMetric,
 		programCounterMetric, programPlatformMetric, programVerifiedMetric,
+		lspUpMetric, lspReservedMetric, lspFramesMetric, lspBytesMetric,
 	} {
 		ch <- d
 	}
@@ -117,6 +118,7 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 		s.routers(one.Slice, one.FastPath)
 		s.interfaces(one.Slice, one.Interfaces)
 		s.tunnels(one.Slice, one.Tunnels)
+		s.lsps(one.Slice, one.LSPs)
 		if one.QueuesErr != nil {
 			ch <- prometheus.NewInvalidMetric(queueFramesMetric, one.QueuesErr)
 			continue

@@ -47,6 +47,41 @@ func TestWhatIsDroppedOfTheOutsideIsAMetric(t *testing.T) {
 	}
 }
 
+func TestWhatLSPsCarryIsAMetric(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(New().Collectors(counted{Slice: "lab", LSPs: []api.SignalledLSP{
+		{LSP: "gold", Up: true, Bandwidth: 8e6, Measured: &api.LSPTraffic{Frames: 1, Bytes: 2, ExcessFrames: 3,
+			ExcessBytes: 4}},
+		{LSP: "down"},
+	}})...)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	have := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if !strings.HasPrefix(f.GetName(), "pergola_lsp_") {
+				continue
+			}
+			name := f.GetName()
+			for _, l := range m.GetLabel() {
+				name += " " + l.GetValue()
+			}
+			have[name] = m.GetCounter().GetValue() + m.GetGauge().GetValue()
+		}
+	}
+	want := map[string]float64{
+		"pergola_lsp_up gold lab": 1, "pergola_lsp_up down lab": 0,
+		"pergola_lsp_reserved_bits gold lab": 8e6, "pergola_lsp_reserved_bits down lab": 0,
+		"pergola_lsp_frames_total gold reserved lab": 1, "pergola_lsp_frames_total gold excess lab": 3,
+		"pergola_lsp_bytes_total gold reserved lab": 2, "pergola_lsp_bytes_total gold excess lab": 4,
+	}
+	if diff := cmp.Diff(want, have); diff != "" {
+		t.Errorf("(-want +have):\n%s", diff)
+	}
+}
+
 // A scrape with two metrics of the same labels fails as a whole: two tunnels of a slice may have other ends of one
 // name.
 func TestTunnelsWhoseOtherEndsHaveOneNameAreTwoMetrics(t *testing.T) {

@@ -18,6 +18,13 @@ func (s *Server) LSPs(_ context.Context, name string) (part api.SliceLSPs, err e
 	if err != nil {
 		return part, err
 	}
+	return s.lspsOf(w), nil
+}
+
+func (s *Server) lspsOf(w *plan.Input) (part api.SliceLSPs) {
+	if len(w.Spec.LSPs) == 0 {
+		return part
+	}
 	at, places := s.inputs.Place(), speakers.NewPlaces(w.Spec)
 	for i := range w.Spec.LSPs {
 		l := &w.Spec.LSPs[i]
@@ -35,7 +42,7 @@ func (s *Server) LSPs(_ context.Context, name string) (part api.SliceLSPs, err e
 			}
 		}
 	}
-	return part, nil
+	return part
 }
 
 // signalled says how an LSP is that begins here. It is not up where no packets get its label.

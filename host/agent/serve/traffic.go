@@ -52,6 +52,7 @@ type SliceCounters struct {
 	FastPathErr error
 	Interfaces  []api.InterfaceTraffic
 	Tunnels     []api.TunnelTraffic
+	LSPs        []api.SignalledLSP // that begin here
 	Queues      []api.QueueTraffic
 	QueuesErr   error
 	Programs    []api.NodeProgram
@@ -77,6 +78,7 @@ func (s *Server) Counters(ctx context.Context) (all []SliceCounters, err error) 
 			Slice: w.Spec.Name, ProgramTime: times[w.Spec.ID],
 			Interfaces: trafficOf(s.inputs.Place(), w.Spec, counted), Tunnels: tunnelsOf(w.Spec, counted),
 		}
+		c.LSPs = s.lspsOf(w).Signalled
 		c.FastPath, c.FastPathErr = s.fastPathOf(ctx, w)
 		c.Queues, c.QueuesErr = s.queuesOf(ctx, w.Spec.ID, linksOf(w.Spec))
 		c.Programs, c.ProgramsErr = s.programsOf(ctx, w, nil)
