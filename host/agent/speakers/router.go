@@ -117,7 +117,8 @@ func (r *router) set(want *Router) {
 	sameTTL := func(a, b *slice.LSP) bool { return a.TTL == b.TTL }
 	if failing || !reflect.DeepEqual(was.Interfaces, want.Interfaces) ||
 		was.Network != want.Network && !maps.EqualFunc(was.Tunnels, want.Tunnels, sameTTL) {
-		r.speaker.Repeat() // what is written for a label may be another
+		// What is written for a label may be another. It fails where Run has ended, too.
+		_ = r.speaker.Repeat()
 	}
 }
 
@@ -128,22 +129,20 @@ func (r *router) wanted() *Router {
 	return r.want
 }
 
-// label carries out a change of labels.
-func (r *router) label(c rsvp.LabelChange) {
+// label carries out a change of labels. One that cannot be installed is failing until it is, or until it is removed.
+func (r *router) label(c rsvp.LabelChange) error {
 	err := r.all.install(r, r.wanted(), c)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err == nil {
+	if err == nil || c.Remove {
 		delete(r.failing, c.Entry.Key)
-		return
+		return err
 	}
 	if r.failing[c.Entry.Key] == nil {
 		r.all.log.Error("install a label", "router", r.id.String(), "error", err)
 	}
 	r.failing[c.Entry.Key] = err
-	if c.Remove {
-		delete(r.failing, c.Entry.Key)
-	}
+	return err
 }
 
 func (r *router) bandwidth(b rsvp.Bandwidth) {
@@ -172,7 +171,11 @@ func (r *router) event(e rsvp.Event) {
 		return
 	}
 	r.all.wake()
-	if text := t.news(e, was, r.want.Network); text != "" {
+	text := t.news(e, was, r.want.Network)
+	if err := r.failing[e.Key]; err != nil && e.Kind == rsvp.Up {
+		text = "is not up: " + err.Error()
+	}
+	if text != "" {
 		r.all.tell(events.Event{Slice: r.want.Network.Name, Node: r.id.Node, Kind: events.LSPChanged,
 			Message: "LSP " + l.Name + " " + text})
 	}
@@ -183,6 +186,11 @@ func (r *router) event(e rsvp.Event) {
 func (r *router) ask(now time.Time, known databases) time.Time {
 	var due due
 	want := r.wanted()
+	r.mu.Lock()
+	if len(r.failing) > 0 { // set writes them again
+		due.at(now.Add(retry))
+	}
+	r.mu.Unlock()
 	r.remove(r.gone(want))
 	for _, l := range want.LSPs {
 		r.mu.Lock()
