@@ -61,7 +61,7 @@ func (l *Labels) Prune(want Want) {
 	defer l.mu.Unlock()
 	maps.DeleteFunc(l.failed, func(k Key, _ error) bool { _, wanted := want.Entries[k]; return !wanted })
 	for k := range l.is {
-		if _, wanted := want.Entries[k]; wanted || !k.IsStatic() {
+		if _, wanted := want.Entries[k]; wanted || !k.IsStatic() || want.Unknown[k.Slice()] {
 			continue
 		}
 		if err := Remove(l.path, k); err != nil {

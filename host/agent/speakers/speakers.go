@@ -237,8 +237,9 @@ func (s *Speakers) Steer(want map[sliver.ID]*Router, routers map[sliver.ID]mirro
 	}
 }
 
-// Prune removes the entries of routers that speak no more, and of LSPs that begin nowhere.
-func (s *Speakers) Prune(want map[sliver.ID]*Router) {
+// Prune removes the entries of routers that speak no more, and of LSPs that begin nowhere. Those of slices of which it
+// is unknown what is wanted stay.
+func (s *Speakers) Prune(want map[sliver.ID]*Router, unknown map[uint16]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	spaces := map[uint32]*Router{}
@@ -247,7 +248,7 @@ func (s *Speakers) Prune(want map[sliver.ID]*Router) {
 	}
 	for k := range s.entries {
 		r := spaces[k.Space]
-		if r == nil || k.FTN && !r.begins(k.Number) {
+		if !unknown[k.Slice()] && (r == nil || k.FTN && !r.begins(k.Number)) {
 			s.removeLocked(k)
 		}
 	}
