@@ -28,7 +28,8 @@ const (
 type router struct {
 	id      sliver.ID
 	all     *Speakers
-	speaker *speaker.Speaker
+	began   time.Time
+	speaker rsvpSpeaker
 	cancel  context.CancelFunc
 	done    chan struct{} // closed when the speaker has ended
 	err     error         // how; valid when done is closed
@@ -39,10 +40,38 @@ type router struct {
 	failing map[rsvp.Key]error // labels that could not be installed
 }
 
+// rsvpSpeaker is what is asked of a speaker.Speaker.
+type rsvpSpeaker interface {
+	Run(ctx context.Context) error
+	Adopt(entries []rsvp.Entry) error
+	Add(q rsvp.Request) error
+	Remove(k rsvp.Key) error
+	SetLink(index int, up bool) error
+	Repeat() error
+}
+
 // newRouter makes a router speak.
-func (s *Speakers) newRouter(id sliver.ID, want *Router) (*router, error) {
-	r := &router{id: id, all: s, done: make(chan struct{}), want: want, tunnels: map[string]*tunnel{},
+func (s *Speakers) newRouter(id sliver.ID, want *Router, now time.Time) (_ *router, err error) {
+	r := &router{id: id, all: s, began: now, done: make(chan struct{}), want: want, tunnels: map[string]*tunnel{},
 		failing: map[rsvp.Key]error{}}
+	if r.speaker, err = s.speak(r, want); err != nil {
+		return nil, err
+	}
+	if err := r.speaker.Adopt(s.adopt(r, want)); err != nil {
+		s.log.Error("take over the labels of an earlier RSVP speaker", "router", id.String(), "error", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	r.cancel = cancel
+	go func() {
+		r.err = r.speaker.Run(ctx)
+		close(r.done)
+		s.wake()
+	}()
+	return r, nil
+}
+
+// openSpeaker makes the speaker of a router, in its network namespace.
+func openSpeaker(r *router, want *Router) (rsvpSpeaker, error) {
 	ns, err := netns.OpenSame(want.PID, want.NetNS)
 	if err != nil {
 		return nil, err
@@ -57,22 +86,12 @@ func (s *Speakers) newRouter(id sliver.ID, want *Router) (*router, error) {
 		config.Interfaces = append(config.Interfaces, rsvp.Interface{Index: index, Prefix: is.Prefix,
 			Bandwidth: bytesPerSecond(is.Bandwidth), Down: is.Down})
 	}
-	r.speaker, err = speaker.Open(speaker.Config{Namespace: ns, Router: config, Labels: r.label, Event: r.event,
+	speaks, err := speaker.Open(speaker.Config{Namespace: ns, Router: config, Labels: r.label, Event: r.event,
 		Bandwidth: r.bandwidth, Failed: r.unsent})
 	if err != nil {
-		return nil, err
+		return nil, err // no typed nil
 	}
-	if err := r.speaker.Adopt(s.adopt(r, want)); err != nil {
-		s.log.Error("take over the labels of an earlier RSVP speaker", "router", id.String(), "error", err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	r.cancel = cancel
-	go func() {
-		r.err = r.speaker.Run(ctx)
-		close(r.done)
-		s.wake()
-	}()
-	return r, nil
+	return speaks, nil
 }
 
 // stop ends the speaker.
