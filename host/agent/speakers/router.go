@@ -272,7 +272,7 @@ func (r *router) settle(t *tunnel, l *slice.LSP, now time.Time, known databases)
 		if len(next.path.Hops) > 0 {
 			t.shun(next.path.Hops[0].Local, now)
 		}
-		t.fail(err.Error(), now)
+		t.fail(refusal(err, want), now)
 		return t.notYet
 	}
 	r.remove(remove)

@@ -3,6 +3,7 @@ package speakers
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"github.com/pergola-net/pergola/host/sliver"
 	"github.com/pergola-net/pergola/model/slice"
 	"github.com/pergola-net/pergola/signalling/rsvp"
+	"github.com/pergola-net/pergola/signalling/rsvp/message"
 )
 
 // deaf is a speaker that notes what it is asked, and hears of no other.
@@ -27,6 +29,7 @@ type deaf struct {
 	removed []rsvp.Key
 	links   map[int]bool
 	repeats int
+	refuses error // of what is added
 }
 
 func (d *deaf) Run(ctx context.Context) error {
@@ -38,7 +41,7 @@ func (d *deaf) Run(ctx context.Context) error {
 	}
 }
 func (d *deaf) Adopt(all []rsvp.Entry) error     { d.adopted = all; return nil }
-func (d *deaf) Add(q rsvp.Request) error         { d.added = append(d.added, q); return nil }
+func (d *deaf) Add(q rsvp.Request) error         { d.added = append(d.added, q); return d.refuses }
 func (d *deaf) Remove(k rsvp.Key) error          { d.removed = append(d.removed, k); return nil }
 func (d *deaf) SetLink(index int, up bool) error { d.links[index] = up; return nil }
 func (d *deaf) Repeat() error                    { d.repeats++; return nil }
@@ -227,5 +230,35 @@ func TestALabelThatCannotBeWrittenIsTold(t *testing.T) {
 	}
 	if err := r.label(rsvp.LabelChange{Entry: e, Remove: true}); err != nil || len(d.path.Is) > 0 {
 		t.Errorf("removed: %v, %d entries", err, len(d.path.Is))
+	}
+}
+
+// What a router itself refuses is told by names of interfaces, and in bits.
+func TestARefusalOfTheIngressIsInWordsOfTheTopology(t *testing.T) {
+	s, d := square7(t), newDeafs(t, map[agenttest.Entry]datapath.NHLFE{})
+	want := map[sliver.ID]*Router{node("a"): ofAll(s)[node("a")]}
+	index, _ := want[node("a")].at("eth1")
+	q := rsvp.Request{Bandwidth: 2_500_000, Attribute: message.SessionAttribute{Setup: 5}}
+	admission := message.ErrorSpec{Code: message.AdmissionFailure, Value: message.BandwidthUnavailable}
+	noRoute := message.ErrorSpec{Code: message.RoutingProblem, Value: message.NoRoute}
+	speak := d.speak
+	for text, e := range map[string]error{
+		"a:eth1 has 12Mbit unreserved at priority 5, of 20Mbit that it asks for": fmt.Errorf("add: %w",
+			&rsvp.Refused{Request: q, Cause: admission, Interface: index, Unreserved: 1_500_000}),
+		"its affinities do not allow the link at a:eth1": &rsvp.Refused{Cause: noRoute, Interface: index,
+			Disallowed: true},
+		"a says: " + message.ErrorText(noRoute.Code, noRoute.Value): &rsvp.Refused{Cause: noRoute},
+		"another fault": errors.New("another fault"),
+	} {
+		d.speak = func(r *router, want *Router) (rsvpSpeaker, error) {
+			speaker, err := speak(r, want)
+			d.all["a"].refuses = e
+			return speaker, err
+		}
+		d.Sync(d.path, nil)
+		d.Sync(d.path, want)
+		if is := d.State(NewPlaces(s), s.LSP("free")); is.Problem != text {
+			t.Errorf("the problem is %q, want %q", is.Problem, text)
+		}
 	}
 }
