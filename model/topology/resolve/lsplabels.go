@@ -10,7 +10,7 @@ import (
 func (r *lspResolver) number() {
 	used := map[uint32]bool{}
 	for i := range r.out {
-		if was := r.prev.LSP(r.out[i].Name); was != nil {
+		if was := r.before[r.out[i].Name]; was != nil {
 			r.out[i].ID = was.ID
 			used[was.ID] = true
 		}
@@ -24,7 +24,7 @@ func (r *lspResolver) number() {
 		if l.Signal == nil {
 			continue
 		}
-		l.Signal.Number = l.NumberAfter(r.prev.LSP(l.Name))
+		l.Signal.Number = l.NumberAfter(r.before[l.Name])
 		if l.ID > slice.MaxTunnel {
 			r.Add(diagnostic.Root.At("lsps"), "", "%q is one LSP too many: a network can have %d where "+
 				"some are signalled", l.Name, slice.MaxTunnel)
@@ -49,7 +49,7 @@ func (r *lspResolver) label() {
 		if used[h.Node] == nil {
 			used[h.Node] = map[uint32]bool{}
 		}
-		was := r.prev.LSP(name)
+		was := r.before[name]
 		if was == nil {
 			return
 		}
