@@ -196,3 +196,23 @@ func TestASliceThatCannotBeReadKeepsItsLabels(t *testing.T) {
 		t.Errorf("%d labels are left, want 5", len(p.Is))
 	}
 }
+
+// An entry that cannot be overwritten is not left as it was: packets would go where they went before.
+func TestALabelThatCannotBeOverwrittenIsRemoved(t *testing.T) {
+	s := resolved(t, threeRouters)
+	at := Key{SpaceOf(7, s.Node("b")), 16, false}
+	p := agenttest.NewLabels(map[agenttest.Entry]datapath.NHLFE{agenttest.Entry(at): {Pop: true}})
+	p.Refuse[agenttest.Entry(at)], p.Keep[agenttest.Entry(at)] = true, true
+	want := Of(plan.Place{}, []plan.Input{{Spec: s}}, agenttest.Seen(s))
+	l := New(slog.New(slog.DiscardHandler))
+	for _, keep := range []bool{true, false} { // by the next pass, if it cannot be at once
+		p.Keep[agenttest.Entry(at)] = keep
+		l.Add(p, want)
+		if _, there := p.Is[agenttest.Entry(at)]; there != keep {
+			t.Errorf("it can be removed: %t, and it is there: %t", !keep, there)
+		}
+		if why := l.Problem(7, s.LSP("a--c"), 1, s.Node("b")); why != "no space left" {
+			t.Errorf("at b: %q", why)
+		}
+	}
+}
