@@ -82,8 +82,10 @@ func (a *Agent) pass(ctx context.Context) time.Duration {
 	return 0
 }
 
-// syncFastPath makes the data path forward as is wanted. Labels are there before the frames that get them.
+// syncFastPath makes the data path forward as is wanted. Labels are there before the frames that get them. Of a slice
+// that cannot be read, all goes on as it was.
 func (a *Agent) syncFastPath(at plan.Place, inputs []plan.Input, seen *observe.Snapshot) {
+	inputs = plan.Readable(inputs)
 	path, want := a.machine.DataPath(), labels.Of(at, inputs, seen)
 	signalled := speakers.Of(at, inputs, seen)
 	a.labels.Add(path, want)
@@ -92,7 +94,7 @@ func (a *Agent) syncFastPath(at plan.Place, inputs []plan.Input, seen *observe.S
 	routers := fastpath.Routers(inputs, seen, want.Routers)
 	a.fastPath.Sync(path, routers)
 	a.labels.Prune(want)
-	a.speakers.Prune(signalled)
+	a.speakers.Prune(signalled, want.Unknown)
 	a.unwalked.Sync(path, routers)
 }
 

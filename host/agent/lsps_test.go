@@ -7,6 +7,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/pergola-net/pergola/control/api"
+	"github.com/pergola-net/pergola/control/store"
+	"github.com/pergola-net/pergola/host/agent/agenttest"
+	"github.com/pergola-net/pergola/host/agent/fastpath"
+	"github.com/pergola-net/pergola/host/agent/labels"
+	"github.com/pergola-net/pergola/host/agent/speakers"
 	"github.com/pergola-net/pergola/host/plan"
 	"github.com/pergola-net/pergola/host/plan/plantest"
 	"github.com/pergola-net/pergola/model/slice"
@@ -25,4 +30,40 @@ func TestLSPsAreToldBeforeTheFirstPass(t *testing.T) {
 	if diff := cmp.Diff(want, have.Hops); diff != "" || err != nil {
 		t.Errorf("%v; -want +got:\n%s", err, diff)
 	}
+}
+
+// Its labels, its speakers and its fast path are worked out anew in each pass, and by what was known last.
+func TestWhatRoutersDoStaysWhenTheirSliceCannotBeRead(t *testing.T) {
+	const file = `name: lab
+nodes: {a: {routing: ospf}, b: {routing: ospf}, c: {routing: ospf}}
+links: [[a, b], [b, c]]
+lsps: [{path: [a, b, c], to: 10.9.0.0/24}, {name: gold, path: [a, c], bandwidth: 1Mbit, to: 10.8.0.0/24}]
+`
+	l := newLoop(t)
+	s := agenttest.Resolved(t, file, nil)
+	seen := agenttest.Seen(s)
+	l.wanted[s.Name] = &plan.Input{Spec: s}
+	check := func(when string) {
+		t.Helper()
+		l.load()
+		at, all := l.agent.inputs.For(seen)
+		all = plan.Readable(all)
+		want := labels.Of(at, all, seen)
+		if n := len(want.Entries); n != 2 || len(want.Unknown) > 0 {
+			t.Errorf("%s: %d labels are wanted, and %v are not known", when, n, want.Unknown)
+		}
+		if n := len(speakers.Of(at, all, seen)); n != 3 {
+			t.Errorf("%s: %d routers speak", when, n)
+		}
+		if n := len(fastpath.Routers(all, seen, want.Routers)); n != 3 {
+			t.Errorf("%s: %d routers are on the fast path", when, n)
+		}
+	}
+	check("as it is read")
+	for _, when := range []string{"when it cannot be read", "when it still cannot be read"} {
+		l.wanted[s.Name] = &plan.Input{Spec: &slice.Slice{Name: s.Name, ID: s.ID}, Corrupt: store.ErrCorrupt}
+		check(when)
+	}
+	l.wanted[s.Name] = &plan.Input{Spec: s}
+	check("as it is read again")
 }

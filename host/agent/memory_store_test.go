@@ -33,6 +33,9 @@ func (s *memoryStore) Slice(_ context.Context, name string) (*slice.Slice, store
 	if w == nil {
 		return nil, store.Record{}, store.ErrNotFound
 	}
+	if w.Corrupt != nil {
+		return nil, store.Record{Name: name, ID: w.Spec.ID, Corrupt: true}, w.Corrupt
+	}
 	return w.Spec, store.Record{Name: name, ID: w.Spec.ID, Generation: w.Spec.Generation}, nil
 }
 

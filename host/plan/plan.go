@@ -31,6 +31,20 @@ type Input struct {
 	Short     map[string]string // by node: what the host has not enough of (Admit)
 	Lost      Lost              // by node: ports that others have (Admit)
 	Corrupt   error             // the slice cannot be read: Spec has its name and id alone, and what runs stays
+	// Last is the slice as it was read last, if it is Corrupt; nil: not since this process began.
+	Last *Input
+}
+
+// Readable gives the inputs with those that cannot be read as they were read last, as far as that is known: for what is
+// worked out anew in each pass, and is to stay as it is.
+func Readable(inputs []Input) []Input {
+	all := slices.Clone(inputs)
+	for i := range all {
+		if last := all[i].Last; all[i].Corrupt != nil && last != nil {
+			all[i] = *last
+		}
+	}
+	return all
 }
 
 // Barred says why a node that is to run at a place may not, yet; empty where it may.

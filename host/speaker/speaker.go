@@ -28,8 +28,9 @@ type Config struct {
 	// Router is its state machine's. Indices of interfaces are those of the kernel; Route is set by Open.
 	Router rsvp.Config
 	// Labels carries out a change of labels, and Event hears what happens. Both are called one at a time, in the
-	// order of what they tell, and must not call the Speaker.
-	Labels func(rsvp.LabelChange)
+	// order of what they tell, and must not call the Speaker. An LSP on its way, or at its end, whose label cannot
+	// be installed is refused.
+	Labels func(rsvp.LabelChange) error
 	Event  func(rsvp.Event)
 	// Bandwidth, where it is not nil, hears what an interface has unreserved: at first, and when it changes. It is
 	// called as Labels is.
@@ -161,15 +162,12 @@ func (s *Speaker) Entries() (all []rsvp.Entry) {
 }
 
 // Repeat calls Labels for all entries: what they mean to the data path has changed.
-func (s *Speaker) Repeat() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.broken != nil {
-		return
-	}
-	for _, e := range s.router.Entries() {
-		s.config.Labels(rsvp.LabelChange{Entry: e})
-	}
+func (s *Speaker) Repeat() error {
+	return s.do(func(now time.Duration) {
+		for _, e := range s.router.Entries() {
+			s.install(now, rsvp.LabelChange{Entry: e})
+		}
+	})
 }
 
 // Counters counts messages that had no effect.
@@ -208,13 +206,16 @@ func (s *Speaker) do(input func(now time.Duration)) (err error) {
 			s.rouse()
 		}
 	}()
-	input(time.Since(s.start))
+	now := time.Since(s.start)
+	input(now)
+	// A neighbour may send by a label as soon as it knows it. What is refused has labels to be removed.
+	for changes := s.router.Labels(); len(changes) > 0; changes = s.router.Labels() {
+		for _, c := range changes {
+			s.install(now, c)
+		}
+	}
 	s.hasten()
 	out := s.router.Take()
-	// A neighbour may send by a label as soon as it knows it.
-	for _, change := range out.Labels {
-		s.config.Labels(change)
-	}
 	for _, m := range out.Send {
 		if err := s.socket.send(m, m.RouterAlert && !s.leads(m.Dest, m.Interface, m.Next)); err != nil {
 			s.config.Failed(err)
@@ -230,6 +231,13 @@ func (s *Speaker) do(input func(now time.Duration)) (err error) {
 		s.config.Bandwidth(b)
 	}
 	return nil
+}
+
+// install carries out a change of labels, or has the LSP refused.
+func (s *Speaker) install(now time.Duration, c rsvp.LabelChange) {
+	if err := s.config.Labels(c); err != nil && !c.Remove {
+		s.router.Uninstalled(now, c.Entry)
+	}
 }
 
 // leads tells whether the kernel's route to an address is by a neighbour.

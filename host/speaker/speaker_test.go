@@ -76,6 +76,7 @@ type told struct {
 	labels map[rsvp.Key]rsvp.Entry
 	events []rsvp.Event
 	failed []error
+	refuse error // of labels that are to be installed
 }
 
 func newLab(t *testing.T) *lab {
@@ -138,14 +139,24 @@ func (l *lab) speak(name string) *told {
 	return s
 }
 
-func (s *told) changed(c rsvp.LabelChange) {
+func (s *told) changed(c rsvp.LabelChange) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if c.Remove {
+	switch {
+	case c.Remove:
 		delete(s.labels, c.Entry.Key)
-	} else {
+	case s.refuse != nil:
+		return s.refuse
+	default:
 		s.labels[c.Entry.Key] = c.Entry
 	}
+	return nil
+}
+
+func (s *told) refuses(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refuse = err
 }
 
 func (s *told) happened(e rsvp.Event) {
@@ -291,6 +302,28 @@ func TestARefusalComesBack(t *testing.T) {
 	}
 	testkit.Await(t, func() bool { return index(l.speakers["a"].kinds(), rsvp.Failed) >= 0 }, patience,
 		"an error for the second one")
+}
+
+// A label that cannot be written is told at the ingress before the LSP is up, and tried again.
+func TestALabelThatCannotBeInstalledIsToldAtTheIngress(t *testing.T) {
+	l := newLab(t)
+	a, b := l.speakers["a"], l.speakers["b"]
+	b.refuses(errors.New("no space left"))
+	q := request(1, 1000)
+	if err := a.Add(q); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Await(t, func() bool { return index(a.kinds(), rsvp.Failed) >= 0 }, patience, "an error")
+	if _, there := a.entry(q.Key); there || index(a.kinds(), rsvp.Up) >= 0 {
+		t.Errorf("the ingress says %v", a.kinds())
+	}
+	b.refuses(nil)
+	l.leadsBy(q.Key, "a", "b", "d")
+	b.refuses(errors.New("no space left"))
+	if err := b.Repeat(); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Await(t, func() bool { return index(a.kinds(), rsvp.Down) >= 0 }, patience, "the LSP to be down")
 }
 
 // A link that is down loses messages; the speaker tells, and goes on.

@@ -22,7 +22,7 @@ func timed(t *testing.T) (*Speaker, *time.Timer) {
 	}
 	timer := time.NewTimer(time.Hour)
 	t.Cleanup(func() { timer.Stop() })
-	return &Speaker{config: Config{Labels: func(rsvp.LabelChange) {}, Event: func(rsvp.Event) {}},
+	return &Speaker{config: Config{Labels: func(rsvp.LabelChange) error { return nil }, Event: func(rsvp.Event) {}},
 		start: time.Now(), wake: make(chan struct{}, 1), wakes: asleep, router: r}, timer
 }
 

@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -166,5 +167,42 @@ func TestLSPsThatWereAddedByHandStay(t *testing.T) {
 	const want = "an LSP that was added by hand no longer fits: no node is"
 	if found == nil || !strings.Contains(found.Error(), want) {
 		t.Errorf("without one of its ends: %v", found)
+	}
+}
+
+// A host that has not read the new version yet sends by the labels of the one before.
+func TestALabelThatIsFreedIsNotGivenAtOnce(t *testing.T) {
+	label := func(name, to string, prev *slice.Slice) *slice.Slice {
+		file := fourRouters + "lsps: [{path: [pe1, p1, 'p2:eth2', pe2], name: " + name + ", to: " + to + "}]\n"
+		return mustResolve(t, mustParse(t, "lab.yaml", []byte(file)), prev)
+	}
+	first := label("first", "10.7.0.0/16", nil)
+	second := label("second", "10.8.0.0/16", first)
+	third := label("third", "10.9.0.0/16", second)
+	for i, want := range []uint32{16, 17, 16} {
+		s := []*slice.Slice{first, second, third}[i]
+		if got := s.LSPs[0].Hops[1].Label; got != want {
+			t.Errorf("version %d has label %d, want %d", i+1, got, want)
+		}
+	}
+}
+
+func TestALabelThatIsFreedIsGivenWhereThereIsNoOther(t *testing.T) {
+	s := mustResolve(t, mustParse(t, "lab.yaml", []byte(fourRouters)), nil)
+	var all []LSP
+	for i := range slice.LastStatic - slice.FirstLabel + 1 {
+		all = append(all, LSP{Name: fmt.Sprint("l", i), Path: Strings{"pe1", "p1"}, Last: "own",
+			To: Strings{fmt.Sprintf("10.%d.%d.0/24", i>>8, i&0xff)}})
+	}
+	full, next := *s, *s
+	if found := SetLSPs(&full, s, all, nil); len(found) > 0 {
+		t.Fatal(found)
+	}
+	all[0].Name = "other"
+	if found := SetLSPs(&next, &full, all, nil); len(found) > 0 {
+		t.Fatal(found)
+	}
+	if got, was := next.LSP("other").Hops[1].Label, full.LSP("l0").Hops[1].Label; got != was {
+		t.Errorf("it has label %d, and %d is free", got, was)
 	}
 }

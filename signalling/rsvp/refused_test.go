@@ -1,6 +1,7 @@
 package rsvp
 
 import (
+	"errors"
 	"net/netip"
 	"testing"
 
@@ -143,5 +144,17 @@ func TestTheFirstOfSeveralRoutesCounts(t *testing.T) {
 		message.RecordRoute{}}}
 	if v, ok := readResv(resv); !ok || len(v.flows[0].record.Records) != 1 {
 		t.Errorf("%t: %+v", ok, v.flows)
+	}
+}
+
+func TestARequestThatIsRefusedSaysWhatIsLeft(t *testing.T) {
+	w := chain(t, 3, 1000)
+	w.mustAdd(0, w.request(1, 1, 700, 0, 1, 2))
+	w.run(testTick)
+	more := w.request(2, 1, 400, 0, 1, 2)
+	var e *Refused
+	if err := w.routers[0].Add(w.now, more); !errors.As(err, &e) || e.Cause.Code != message.AdmissionFailure ||
+		e.Interface != 1 || e.Unreserved != 300 || e.Request.Key != more.Key || e.Disallowed {
+		t.Errorf("%v: %+v", err, e)
 	}
 }

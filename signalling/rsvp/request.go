@@ -71,21 +71,14 @@ func (r *Router) Add(now time.Duration, q Request) error {
 	if _, err := first.Encode(); err != nil { // it would never be sent
 		return fmt.Errorf("add %s: %w", k, err)
 	}
-	e := r.inherit(nil, s, r.routeLSP(s))
-	if e.Code != 0 && s.out != nil && !s.path.allowed(s.out) {
-		return fmt.Errorf("add %s: its affinities do not allow interface %d, which has administrative "+
-			"groups %#x", k, s.out.Index, s.out.Groups)
-	}
-	if e.Code != 0 {
-		return fmt.Errorf("add %s: %s", k, message.ErrorText(e.Code, e.Value))
+	if e := r.inherit(nil, s, r.routeLSP(s)); e.Code != 0 {
+		return refused(s, e)
 	}
 	if s.out == nil {
 		return fmt.Errorf("add %s: it would end where it begins", k)
 	}
 	if e := r.early(s); e.Code != 0 {
-		return fmt.Errorf("add %s: %s at interface %d: %d bytes/s asked for, %d unreserved at priority %d", k,
-			message.ErrorText(e.Code, e.Value), s.out.Index, q.Bandwidth, s.out.unreserved(a.Setup),
-			a.Setup)
+		return refused(s, e)
 	}
 	r.add(s)
 	r.bind(s)

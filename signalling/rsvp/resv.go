@@ -317,7 +317,11 @@ func (r *Router) sendResv(group []*lsp) {
 		}
 	}
 	r.note(true, r.number(first.in, &m), group...)
+	before := len(r.out.Send)
 	r.send(first.in, first.path.hop.Addr, first.in.Prefix.Addr(), first.path.hop.Addr, m)
+	for i := range r.out.Send[before:] {
+		r.out.Send[before+i].of = group
+	}
 }
 
 // largest is the flowspec of a shared reservation.

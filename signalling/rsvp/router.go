@@ -87,6 +87,8 @@ type Send struct {
 	Source, Dest netip.Addr
 	RouterAlert  bool
 	Message      []byte
+
+	of []*lsp // of a Resv: whose labels it tells
 }
 
 // Entry is what packets of an LSP meet here; Operation says what to do. Without HasIn the LSP begins here, without

@@ -47,6 +47,7 @@ type node struct {
 	installed map[Key]Entry
 	events    []Event
 	left      map[int]Bandwidth
+	full      bool // no entry can be installed that is not there
 	// Of graceful restart: dead takes no input; nameless are entries that were adopted without an LSP, by label.
 	dead     bool
 	nameless map[message.Label]Entry
@@ -225,12 +226,19 @@ func (w *world) removeLSP(router int, k Key) {
 // flush does what a router wants to be done.
 func (w *world) flush(i int) {
 	n := w.routers[i]
-	out := n.Take()
-	for _, c := range out.Labels {
-		if !n.change(c) {
-			w.t.Fatalf("router %d removes what is not installed: %+v", i, c.Entry)
+	for changes := n.Labels(); len(changes) > 0; changes = n.Labels() {
+		for _, c := range changes {
+			_, there := n.installed[c.Entry.Key]
+			switch {
+			case n.full && !c.Remove && !there:
+				n.Uninstalled(w.at(n), c.Entry)
+			case n.full && c.Remove && !there: // it was refused
+			case !n.change(c):
+				w.t.Fatalf("router %d removes what is not installed: %+v", i, c.Entry)
+			}
 		}
 	}
+	out := n.Take()
 	for _, e := range out.Events {
 		if e.Kind == Replaced {
 			delete(n.wanted, e.Key)

@@ -149,6 +149,11 @@ func (i *Inputs) loadSlice(ctx context.Context, name string) error {
 	i.cfg.Changes(record.ID)
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	if was := i.wanted[name]; corrupt && was != nil && was.Spec.ID == record.ID {
+		if next.Last = was; was.Corrupt != nil {
+			next.Last = was.Last
+		}
+	}
 	if record.Deleting {
 		delete(i.wanted, name)
 		i.deleting[name] = record.ID

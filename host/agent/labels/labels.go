@@ -39,7 +39,8 @@ func (l *Labels) Add(path machine.DataPath, want Want) {
 		return
 	}
 	for k, e := range want.Entries {
-		if was, there := l.is[k]; there && reflect.DeepEqual(was, e) {
+		was, there := l.is[k]
+		if there && reflect.DeepEqual(was, e) {
 			continue
 		}
 		err := Put(path, k, e)
@@ -48,6 +49,9 @@ func (l *Labels) Add(path machine.DataPath, want Want) {
 				l.log.Error("write a label", "label", k.String(), "error", err)
 			}
 			l.failed[k] = err
+			if there { // better dropped than sent where they went before
+				l.removeLocked(k)
+			}
 			continue
 		}
 		delete(l.failed, k)
@@ -61,15 +65,19 @@ func (l *Labels) Prune(want Want) {
 	defer l.mu.Unlock()
 	maps.DeleteFunc(l.failed, func(k Key, _ error) bool { _, wanted := want.Entries[k]; return !wanted })
 	for k := range l.is {
-		if _, wanted := want.Entries[k]; wanted || !k.IsStatic() {
+		if _, wanted := want.Entries[k]; wanted || !k.IsStatic() || want.Unknown[k.Slice()] {
 			continue
 		}
-		if err := Remove(l.path, k); err != nil {
-			l.log.Error("remove a label", "label", k.String(), "error", err)
-			continue
-		}
-		delete(l.is, k)
+		l.removeLocked(k)
 	}
+}
+
+func (l *Labels) removeLocked(k Key) {
+	if err := Remove(l.path, k); err != nil {
+		l.log.Error("remove a label", "label", k.String(), "error", err)
+		return
+	}
+	delete(l.is, k)
 }
 
 // openLocked reads the tables of a data path that is another one than before.

@@ -13,12 +13,10 @@ import (
 
 	"github.com/pergola-net/pergola/datapath"
 	"github.com/pergola-net/pergola/datapath/mirror"
-	"github.com/pergola-net/pergola/host/agent/machine"
-	"github.com/pergola-net/pergola/host/agent/observe"
+	"github.com/pergola-net/pergola/host/agent/agenttest"
 	"github.com/pergola-net/pergola/host/plan"
 	"github.com/pergola-net/pergola/host/sliver"
 	"github.com/pergola-net/pergola/model/slice"
-	"github.com/pergola-net/pergola/model/topology"
 )
 
 const threeRouters = `name: lab
@@ -34,28 +32,7 @@ lsps:
 
 func resolved(t *testing.T, file string) *slice.Slice {
 	t.Helper()
-	top, found := topology.Parse("lab.yaml", []byte(file))
-	if len(found) > 0 {
-		t.Fatal(found)
-	}
-	s, found := topology.Resolve(top, nil)
-	if len(found) > 0 {
-		t.Fatal(found)
-	}
-	s.ID = 7
-	return s
-}
-
-// seen is a machine that has all ports of a slice: those of number n have the ifindex 100 + n.
-func seen(s *slice.Slice) *observe.Snapshot {
-	is := &observe.Snapshot{Ports: map[string]int{}, NetNS: map[sliver.ID]uint64{}}
-	for i := range s.Nodes {
-		is.NetNS[sliver.ID{Slice: s.ID, Node: s.Nodes[i].Name}] = uint64(1000 + i)
-		for _, p := range s.Nodes[i].Interfaces {
-			is.Ports[slice.PortName(s.ID, p.Port)] = 100 + int(p.Port)
-		}
-	}
-	return is
+	return agenttest.Resolved(t, file, nil)
 }
 
 func TestEntriesAreOfThePorts(t *testing.T) {
@@ -92,20 +69,20 @@ func TestEntriesAreOfThePorts(t *testing.T) {
 			}},
 			{Slice: 7, Node: "b"}: {Space: b}, {Slice: 7, Node: "c"}: {Space: c},
 		},
-		Missing: map[Hop]string{},
+		Missing: map[Hop]string{}, Unknown: map[uint16]bool{},
 	}
 	compare := cmpopts.EquateComparable(netip.Prefix{})
-	if diff := cmp.Diff(want, Of(plan.Place{}, []plan.Input{{Spec: s}}, seen(s)), compare); diff != "" {
+	if diff := cmp.Diff(want, Of(plan.Place{}, []plan.Input{{Spec: s}}, agenttest.Seen(s)), compare); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	is := seen(s)
+	is := agenttest.Seen(s)
 	delete(is.Ports, slice.PortName(7, s.Node("b").Interface("eth2").Port))
 	w := Of(plan.Place{}, []plan.Input{{Spec: s}}, is)
 	missing := map[Hop]string{{7, "a--c", "b"}: "eth2 is not there", {7, "deep", "b"}: "eth2 is not there"}
 	if diff := cmp.Diff(missing, w.Missing); diff != "" || len(w.Entries) != 3 {
 		t.Errorf("without a port: %d entries, -want +got:\n%s", len(w.Entries), diff)
 	}
-	is = seen(s)
+	is = agenttest.Seen(s)
 	delete(is.NetNS, sliver.ID{Slice: 7, Node: "a"})
 	w = Of(plan.Place{}, []plan.Input{{Spec: s}}, is)
 	if why := w.Missing[Hop{7, "deep", "a"}]; why != "it does not run" || len(w.Entries) != 3 {
@@ -114,74 +91,32 @@ func TestEntriesAreOfThePorts(t *testing.T) {
 	for i := range s.Nodes {
 		s.Nodes[i].Host = map[string]string{"a": "h1", "b": "h2", "c": "h1"}[s.Nodes[i].Name]
 	}
-	w = Of(plan.Place{Host: "h2"}, []plan.Input{{Spec: s}}, seen(s))
+	w = Of(plan.Place{Host: "h2"}, []plan.Input{{Spec: s}}, agenttest.Seen(s))
 	if len(w.Entries) != 2 || len(w.Routers) != 1 {
 		t.Errorf("at the host of b: %+v", w)
 	}
 }
 
-// path is a data path of labels alone. Those of refuse cannot be written.
-type path struct {
-	machine.DataPath
-	is     map[Key]datapath.NHLFE
-	writes int
-	refuse map[Key]bool
-}
-
-func (p *path) put(k Key, n datapath.NHLFE) error {
-	if p.writes++; p.refuse[k] {
-		return errors.New("no space left")
-	}
-	p.is[k] = n
-	return nil
-}
-
-func (p *path) SetLabel(space, label uint32, n datapath.NHLFE) error {
-	return p.put(Key{space, label, false}, n)
-}
-func (p *path) SetFTN(space, ftn uint32, n datapath.NHLFE) error {
-	return p.put(Key{space, ftn, true}, n)
-}
-
-func (p *path) DeleteLabel(space, label uint32) error {
-	delete(p.is, Key{space, label, false})
-	return nil
-}
-
-func (p *path) DeleteFTN(space, ftn uint32) error {
-	delete(p.is, Key{space, ftn, true})
-	return nil
-}
-
-func (p *path) AllLabels() iter.Seq2[datapath.LabelEntry, error] {
-	return func(yield func(datapath.LabelEntry, error) bool) {
-		for k, n := range p.is {
-			if !yield(datapath.LabelEntry{Space: k.Space, Number: k.Number, FTN: k.FTN, NHLFE: n}, nil) {
-				return
-			}
-		}
-	}
-}
-
 func TestOnlyWhatDiffersIsWritten(t *testing.T) {
 	s := resolved(t, threeRouters)
-	want := Of(plan.Place{}, []plan.Input{{Spec: s}}, seen(s))
+	want := Of(plan.Place{}, []plan.Input{{Spec: s}}, agenttest.Seen(s))
 	signalled, left := Key{7, slice.LastStatic + 1, false}, Key{9, 20, false}
-	p := &path{is: map[Key]datapath.NHLFE{signalled: {Pop: true}, left: {Pop: true}}, refuse: map[Key]bool{}}
+	p := agenttest.NewLabels(map[agenttest.Entry]datapath.NHLFE{agenttest.Entry(signalled): {Pop: true},
+		agenttest.Entry(left): {Pop: true}})
 	l := New(slog.New(slog.DiscardHandler))
 	pass := func(l *Labels, w Want) (writes int) {
-		before := p.writes
+		before := p.Writes
 		l.Add(p, w)
 		l.Prune(w)
-		return p.writes - before
+		return p.Writes - before
 	}
 	check := func(when string, writes, want int, entries map[Key]datapath.NHLFE) {
 		t.Helper()
-		all := map[Key]datapath.NHLFE{signalled: {Pop: true}}
+		all := map[agenttest.Entry]datapath.NHLFE{agenttest.Entry(signalled): {Pop: true}}
 		for k, n := range entries {
-			all[k] = n
+			all[agenttest.Entry(k)] = n
 		}
-		if diff := cmp.Diff(all, p.is); diff != "" || writes != want {
+		if diff := cmp.Diff(all, p.Is); diff != "" || writes != want {
 			t.Errorf("%s: %d writes, want %d; -want +got:\n%s", when, writes, want, diff)
 		}
 	}
@@ -191,7 +126,7 @@ func TestOnlyWhatDiffersIsWritten(t *testing.T) {
 	check("by the next server", pass(l, want), 0, want.Entries)
 
 	// A port that was made anew has another ifindex.
-	is := seen(s)
+	is := agenttest.Seen(s)
 	is.Ports[slice.PortName(7, s.Node("a").Interface("eth1").Port)] = 200
 	want = Of(plan.Place{}, []plan.Input{{Spec: s}}, is)
 	check("another port", pass(l, want), 2, want.Entries)
@@ -204,7 +139,7 @@ func TestOnlyWhatDiffersIsWritten(t *testing.T) {
 	}
 
 	refused := Key{SpaceOf(7, s.Node("b")), 16, false}
-	p.refuse[refused] = true
+	p.Refuse[agenttest.Entry(refused)] = true
 	pass(l, want)
 	lsp := s.LSP("a--c")
 	if why := l.Problem(7, lsp, 1, s.Node("b")); why != "no space left" {
@@ -213,7 +148,7 @@ func TestOnlyWhatDiffersIsWritten(t *testing.T) {
 	if why := l.Problem(7, lsp, 0, s.Node("a")); why != "" {
 		t.Errorf("at a: %q", why)
 	}
-	delete(p.refuse, refused)
+	delete(p.Refuse, agenttest.Entry(refused))
 	check("there is room again", pass(l, want), 1, want.Entries)
 	if why := l.Problem(7, lsp, 1, s.Node("b")); why != "" {
 		t.Errorf("at b, in the end: %q", why)
@@ -225,7 +160,7 @@ func TestOnlyWhatDiffersIsWritten(t *testing.T) {
 }
 
 // unreadable is a data path whose labels cannot be read.
-type unreadable struct{ *path }
+type unreadable struct{ *agenttest.Labels }
 
 func (unreadable) AllLabels() iter.Seq2[datapath.LabelEntry, error] {
 	return func(yield func(datapath.LabelEntry, error) bool) {
@@ -235,12 +170,49 @@ func (unreadable) AllLabels() iter.Seq2[datapath.LabelEntry, error] {
 
 func TestLabelsThatCannotBeReadAreNotTakenForWritten(t *testing.T) {
 	s := resolved(t, threeRouters)
-	want := Of(plan.Place{}, []plan.Input{{Spec: s}}, seen(s))
+	want := Of(plan.Place{}, []plan.Input{{Spec: s}}, agenttest.Seen(s))
 	l := New(slog.New(slog.DiscardHandler))
-	l.Add(&path{is: map[Key]datapath.NHLFE{}}, want)
-	l.Add(unreadable{&path{is: map[Key]datapath.NHLFE{}}}, want)
+	nothing := map[agenttest.Entry]datapath.NHLFE{}
+	l.Add(agenttest.NewLabels(nothing), want)
+	l.Add(unreadable{agenttest.NewLabels(nothing)}, want)
 	if l.Problem(7, s.LSP("a--c"), 0, s.Node("a")) == "" {
 		t.Error("another data path has what the first one got")
 	}
 	l.Prune(Want{}) // of what it does not know
+}
+
+// Of a slice whose record cannot be read it is not known what is wanted.
+func TestASliceThatCannotBeReadKeepsItsLabels(t *testing.T) {
+	s := resolved(t, threeRouters)
+	want := Of(plan.Place{}, []plan.Input{{Spec: s}}, agenttest.Seen(s))
+	p := agenttest.NewLabels(map[agenttest.Entry]datapath.NHLFE{})
+	New(slog.New(slog.DiscardHandler)).Add(p, want)
+	broken := plan.Input{Spec: &slice.Slice{Name: s.Name, ID: s.ID}, Corrupt: errors.New("no record")}
+	l := New(slog.New(slog.DiscardHandler)) // the next server
+	want = Of(plan.Place{}, []plan.Input{broken}, agenttest.Seen(s))
+	l.Add(p, want)
+	l.Prune(want)
+	if len(p.Is) != 5 {
+		t.Errorf("%d labels are left, want 5", len(p.Is))
+	}
+}
+
+// An entry that cannot be overwritten is not left as it was: packets would go where they went before.
+func TestALabelThatCannotBeOverwrittenIsRemoved(t *testing.T) {
+	s := resolved(t, threeRouters)
+	at := Key{SpaceOf(7, s.Node("b")), 16, false}
+	p := agenttest.NewLabels(map[agenttest.Entry]datapath.NHLFE{agenttest.Entry(at): {Pop: true}})
+	p.Refuse[agenttest.Entry(at)], p.Keep[agenttest.Entry(at)] = true, true
+	want := Of(plan.Place{}, []plan.Input{{Spec: s}}, agenttest.Seen(s))
+	l := New(slog.New(slog.DiscardHandler))
+	for _, keep := range []bool{true, false} { // by the next pass, if it cannot be at once
+		p.Keep[agenttest.Entry(at)] = keep
+		l.Add(p, want)
+		if _, there := p.Is[agenttest.Entry(at)]; there != keep {
+			t.Errorf("it can be removed: %t, and it is there: %t", !keep, there)
+		}
+		if why := l.Problem(7, s.LSP("a--c"), 1, s.Node("b")); why != "no space left" {
+			t.Errorf("at b: %q", why)
+		}
+	}
 }

@@ -17,6 +17,7 @@ type Want struct {
 	Entries map[Key]datapath.NHLFE
 	Routers map[sliver.ID]mirror.Labels // of those that are on an LSP
 	Missing map[Hop]string              // why a hop has no entry
+	Unknown map[uint16]bool             // slices of which it is not known what is wanted: their entries stay
 }
 
 // Key names an entry of a label space.
@@ -34,10 +35,15 @@ type Hop struct {
 
 // Of works out what is wanted, of the LSPs that are not signalled, and of the ports that were observed. It is pure.
 func Of(at plan.Place, inputs []plan.Input, seen *observe.Snapshot) Want {
-	w := Want{Entries: map[Key]datapath.NHLFE{}, Routers: map[sliver.ID]mirror.Labels{}, Missing: map[Hop]string{}}
+	w := Want{Entries: map[Key]datapath.NHLFE{}, Routers: map[sliver.ID]mirror.Labels{}, Missing: map[Hop]string{},
+		Unknown: map[uint16]bool{}}
 	for i := range inputs {
 		spec := inputs[i].Spec
-		if len(spec.LSPs) == 0 || inputs[i].Corrupt != nil {
+		switch {
+		case inputs[i].Corrupt != nil:
+			w.Unknown[spec.ID] = true
+			continue
+		case len(spec.LSPs) == 0:
 			continue
 		}
 		t := tables{Want: &w, spec: spec, seen: seen, nodes: make(map[string]*slice.Node, len(spec.Nodes))}
@@ -167,3 +173,6 @@ func SpaceOf(id uint16, n *slice.Node) uint32 {
 	}
 	return uint32(id)<<16 | uint32(least)
 }
+
+// Slice is the id of the slice whose router has the label space.
+func (k Key) Slice() uint16 { return uint16(k.Space >> 16) }

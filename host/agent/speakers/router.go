@@ -28,7 +28,8 @@ const (
 type router struct {
 	id      sliver.ID
 	all     *Speakers
-	speaker *speaker.Speaker
+	began   time.Time
+	speaker rsvpSpeaker
 	cancel  context.CancelFunc
 	done    chan struct{} // closed when the speaker has ended
 	err     error         // how; valid when done is closed
@@ -39,10 +40,38 @@ type router struct {
 	failing map[rsvp.Key]error // labels that could not be installed
 }
 
+// rsvpSpeaker is what is asked of a speaker.Speaker.
+type rsvpSpeaker interface {
+	Run(ctx context.Context) error
+	Adopt(entries []rsvp.Entry) error
+	Add(q rsvp.Request) error
+	Remove(k rsvp.Key) error
+	SetLink(index int, up bool) error
+	Repeat() error
+}
+
 // newRouter makes a router speak.
-func (s *Speakers) newRouter(id sliver.ID, want *Router) (*router, error) {
-	r := &router{id: id, all: s, done: make(chan struct{}), want: want, tunnels: map[string]*tunnel{},
+func (s *Speakers) newRouter(id sliver.ID, want *Router, now time.Time) (_ *router, err error) {
+	r := &router{id: id, all: s, began: now, done: make(chan struct{}), want: want, tunnels: map[string]*tunnel{},
 		failing: map[rsvp.Key]error{}}
+	if r.speaker, err = s.speak(r, want); err != nil {
+		return nil, err
+	}
+	if err := r.speaker.Adopt(s.adopt(r, want)); err != nil {
+		s.log.Error("take over the labels of an earlier RSVP speaker", "router", id.String(), "error", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	r.cancel = cancel
+	go func() {
+		r.err = r.speaker.Run(ctx)
+		close(r.done)
+		s.wake()
+	}()
+	return r, nil
+}
+
+// openSpeaker makes the speaker of a router, in its network namespace.
+func openSpeaker(r *router, want *Router) (rsvpSpeaker, error) {
 	ns, err := netns.OpenSame(want.PID, want.NetNS)
 	if err != nil {
 		return nil, err
@@ -57,22 +86,12 @@ func (s *Speakers) newRouter(id sliver.ID, want *Router) (*router, error) {
 		config.Interfaces = append(config.Interfaces, rsvp.Interface{Index: index, Prefix: is.Prefix,
 			Bandwidth: bytesPerSecond(is.Bandwidth), Down: is.Down})
 	}
-	r.speaker, err = speaker.Open(speaker.Config{Namespace: ns, Router: config, Labels: r.label, Event: r.event,
+	speaks, err := speaker.Open(speaker.Config{Namespace: ns, Router: config, Labels: r.label, Event: r.event,
 		Bandwidth: r.bandwidth, Failed: r.unsent})
 	if err != nil {
-		return nil, err
+		return nil, err // no typed nil
 	}
-	if err := r.speaker.Adopt(s.adopt(r, want)); err != nil {
-		s.log.Error("take over the labels of an earlier RSVP speaker", "router", id.String(), "error", err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	r.cancel = cancel
-	go func() {
-		r.err = r.speaker.Run(ctx)
-		close(r.done)
-		s.wake()
-	}()
-	return r, nil
+	return speaks, nil
 }
 
 // stop ends the speaker.
@@ -117,7 +136,8 @@ func (r *router) set(want *Router) {
 	same := func(a, b *slice.LSP) bool { return a.TTL == b.TTL && a.Excess == b.Excess }
 	if failing || !reflect.DeepEqual(was.Interfaces, want.Interfaces) ||
 		was.Network != want.Network && !maps.EqualFunc(was.Tunnels, want.Tunnels, same) {
-		r.speaker.Repeat() // what is written for a label may be another
+		// What is written for a label may be another. It fails where Run has ended, too.
+		_ = r.speaker.Repeat()
 	}
 }
 
@@ -128,25 +148,23 @@ func (r *router) wanted() *Router {
 	return r.want
 }
 
-// label carries out a change of labels.
-func (r *router) label(c rsvp.LabelChange) {
+// label carries out a change of labels. One that cannot be installed is failing until it is, or until it is removed.
+func (r *router) label(c rsvp.LabelChange) error {
 	if asked, ok := r.askedFor(c.Entry.Key); ok {
 		c.Entry.Bandwidth = asked // and not that of all versions, which share what they have reserved
 	}
 	err := r.all.install(r, r.wanted(), c)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err == nil {
+	if err == nil || c.Remove {
 		delete(r.failing, c.Entry.Key)
-		return
+		return err
 	}
 	if r.failing[c.Entry.Key] == nil {
 		r.all.log.Error("install a label", "router", r.id.String(), "error", err)
 	}
 	r.failing[c.Entry.Key] = err
-	if c.Remove {
-		delete(r.failing, c.Entry.Key)
-	}
+	return err
 }
 
 // askedFor gives the bandwidth of a version of an LSP that begins here, in bytes a second.
@@ -190,7 +208,11 @@ func (r *router) event(e rsvp.Event) {
 		return
 	}
 	r.all.wake()
-	if text := t.news(e, was, r.want.Network); text != "" {
+	text := t.news(e, was, r.want.Network)
+	if err := r.failing[e.Key]; err != nil && e.Kind == rsvp.Up {
+		text = "is not up: " + err.Error()
+	}
+	if text != "" {
 		r.all.tell(events.Event{Slice: r.want.Network.Name, Node: r.id.Node, Kind: events.LSPChanged,
 			Message: "LSP " + l.Name + " " + text})
 	}
@@ -201,6 +223,11 @@ func (r *router) event(e rsvp.Event) {
 func (r *router) ask(now time.Time, known databases) time.Time {
 	var due due
 	want := r.wanted()
+	r.mu.Lock()
+	if len(r.failing) > 0 { // set writes them again
+		due.at(now.Add(retry))
+	}
+	r.mu.Unlock()
 	r.remove(r.gone(want))
 	for _, l := range want.LSPs {
 		r.mu.Lock()
@@ -263,7 +290,7 @@ func (r *router) settle(t *tunnel, l *slice.LSP, now time.Time, known databases)
 		if len(next.path.Hops) > 0 {
 			t.shun(next.path.Hops[0].Local, now)
 		}
-		t.fail(err.Error(), now)
+		t.fail(refusal(err, want), now)
 		return t.notYet
 	}
 	r.remove(remove)

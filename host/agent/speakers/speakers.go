@@ -4,11 +4,10 @@
 // Every pass hands over which routers are to speak (Of); what cannot be done is tried again. Labels of a router that is
 // no more are removed; those of a speaker that has ended lead on until its neighbours have asked its successor for new
 // ones: want.go is what is wanted, entry.go what is written for a label, path.go the way of an LSP, tunnel.go one LSP
-// at its ingress.
+// at its ingress, lifecycle.go when speakers begin and end.
 package speakers
 
 import (
-	"errors"
 	"log/slog"
 	"maps"
 	"net/netip"
@@ -21,7 +20,6 @@ import (
 	"github.com/pergola-net/pergola/host/agent/labels"
 	"github.com/pergola-net/pergola/host/agent/machine"
 	"github.com/pergola-net/pergola/host/sliver"
-	"github.com/pergola-net/pergola/kernel/netns"
 	"github.com/pergola-net/pergola/model/slice"
 	"github.com/pergola-net/pergola/signalling/rsvp"
 	"github.com/pergola-net/pergola/signalling/te"
@@ -33,9 +31,13 @@ type Speakers struct {
 	wake func() // asks for a pass
 	tell func(events.Event)
 
+	now   func() time.Time
+	speak func(r *router, want *Router) (rsvpSpeaker, error) // makes the speaker of a router
+
 	running map[sliver.ID]*router // of Sync alone, as wanted
 	wanted  map[sliver.ID]*Router
-	later   *time.Timer // asks for a pass, if something is to be tried again
+	ends    map[sliver.ID]*end // of speakers that have ended, or could not begin
+	later   *time.Timer        // asks for a pass, if something is to be tried again
 
 	mu      sync.Mutex // guards what follows; taken after that of a router
 	path    machine.DataPath
@@ -66,32 +68,37 @@ const (
 
 // New gives speakers of no router. wake asks for a pass; tell hears which LSPs that begin here go up and down.
 func New(log *slog.Logger, wake func(), tell func(events.Event)) *Speakers {
-	return &Speakers{log: log, wake: wake, tell: tell, running: map[sliver.ID]*router{},
-		broken: map[sliver.ID]error{}, known: map[sliver.ID]*router{}, free: map[sliver.ID]bandwidths{}}
+	return &Speakers{log: log, wake: wake, tell: tell, now: time.Now, speak: openSpeaker,
+		running: map[sliver.ID]*router{}, ends: map[sliver.ID]*end{}, broken: map[sliver.ID]error{},
+		known: map[sliver.ID]*router{}, free: map[sliver.ID]bandwidths{}}
 }
 
 // Sync makes these routers speak, and no others, and asks for their LSPs. path is nil where there is no data path.
 func (s *Speakers) Sync(path machine.DataPath, want map[sliver.ID]*Router) {
-	opened := s.open(path)
+	now, opened := s.now(), s.open(path)
 	if !opened {
 		want = nil
 	}
-	s.forgetBroken(want)
 	for id, r := range s.running {
-		if to := want[id]; to == nil || !r.fits(to) || r.ended() {
+		ended := r.ended()
+		if ended {
+			s.noteEnd(r, now)
+		}
+		if to := want[id]; to == nil || !r.fits(to) || ended {
 			s.stop(r)
 		}
 	}
+	s.forgetBroken(want)
 	var due due
 	if !opened && path != nil {
-		due.at(time.Now().Add(retry))
+		due.at(now.Add(retry))
 	}
 	s.wanted = want
 	for id := range want {
 		r := s.running[id]
 		if r == nil {
-			if r = s.start(id, want[id]); r == nil {
-				due.at(time.Now().Add(retry))
+			if r = s.start(id, want[id], now); r == nil {
+				due.at(s.ends[id].notYet)
 				continue
 			}
 		}
@@ -100,7 +107,7 @@ func (s *Speakers) Sync(path machine.DataPath, want map[sliver.ID]*Router) {
 	// When all speak, so that what they have unreserved is known.
 	known := databases{s, map[uint16]*te.Database{}}
 	for _, r := range s.running {
-		due.at(r.ask(time.Now(), known))
+		due.at(r.ask(now, known))
 	}
 	s.tryAgain(due)
 }
@@ -115,19 +122,12 @@ func (d *due) at(t time.Time) {
 	}
 }
 
-// forgetBroken forgets why routers could not speak that are not to speak any more.
-func (s *Speakers) forgetBroken(want map[sliver.ID]*Router) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	maps.DeleteFunc(s.broken, func(id sliver.ID, _ error) bool { return want[id] == nil })
-}
-
 // tryAgain asks for a pass when something is due.
 func (s *Speakers) tryAgain(at due) {
 	if at.IsZero() {
 		return
 	}
-	wait := max(time.Until(at.Time), floor) // each LSP has its own time
+	wait := max(at.Sub(s.now()), floor) // each LSP has its own time
 	if s.later == nil {
 		s.later = time.AfterFunc(wait, s.wake)
 	} else {
@@ -158,41 +158,6 @@ func (s *Speakers) open(path machine.DataPath) bool {
 	}
 	s.path, s.entries = path, entries
 	return true
-}
-
-// start makes a router speak; nil: it cannot.
-func (s *Speakers) start(id sliver.ID, want *Router) *router {
-	r, err := s.newRouter(id, want)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err != nil {
-		if s.broken[id] == nil && !errors.Is(err, netns.ErrGone) {
-			s.log.Warn("speak RSVP", "router", id.String(), "error", err)
-		}
-		s.broken[id] = err
-		return nil
-	}
-	delete(s.broken, id)
-	s.running[id], s.known[id] = r, r
-	return r
-}
-
-// stop ends a router's speaker. Its labels lead on.
-func (s *Speakers) stop(r *router) {
-	if err := r.stop(); err != nil {
-		s.log.Error("RSVP speaker", "router", r.id.String(), "error", err)
-	}
-	delete(s.running, r.id)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.known, r.id)
-	delete(s.free, r.id)
-	for k, o := range s.entries {
-		if o.router == r {
-			o.router = nil
-			s.entries[k] = o
-		}
-	}
 }
 
 // adopt gives a router's new speaker the entries of an earlier one, and removes those that do not fit any more.
@@ -237,8 +202,9 @@ func (s *Speakers) Steer(want map[sliver.ID]*Router, routers map[sliver.ID]mirro
 	}
 }
 
-// Prune removes the entries of routers that speak no more, and of LSPs that begin nowhere.
-func (s *Speakers) Prune(want map[sliver.ID]*Router) {
+// Prune removes the entries of routers that speak no more, and of LSPs that begin nowhere. Those of slices of which it
+// is unknown what is wanted stay.
+func (s *Speakers) Prune(want map[sliver.ID]*Router, unknown map[uint16]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	spaces := map[uint32]*Router{}
@@ -247,7 +213,7 @@ func (s *Speakers) Prune(want map[sliver.ID]*Router) {
 	}
 	for k := range s.entries {
 		r := spaces[k.Space]
-		if r == nil || k.FTN && !r.begins(k.Number) {
+		if !unknown[k.Slice()] && (r == nil || k.FTN && !r.begins(k.Number)) {
 			s.removeLocked(k)
 		}
 	}

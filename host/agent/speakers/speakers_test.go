@@ -12,12 +12,11 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/pergola-net/pergola/datapath"
+	"github.com/pergola-net/pergola/host/agent/agenttest"
 	"github.com/pergola-net/pergola/host/agent/labels"
-	"github.com/pergola-net/pergola/host/agent/observe"
 	"github.com/pergola-net/pergola/host/plan"
 	"github.com/pergola-net/pergola/host/sliver"
 	"github.com/pergola-net/pergola/model/slice"
-	"github.com/pergola-net/pergola/model/topology"
 	"github.com/pergola-net/pergola/model/unit"
 	"github.com/pergola-net/pergola/signalling/rsvp"
 	"github.com/pergola-net/pergola/signalling/rsvp/message"
@@ -44,39 +43,7 @@ lsps:
   - {name: free, path: [a, d], bandwidth: 20Mbit, setup_priority: 5, holding_priority: 4}
 `
 
-func resolved(t *testing.T, file string, prev *slice.Slice) *slice.Slice {
-	t.Helper()
-	top, found := topology.Parse("lab.yaml", []byte(file))
-	if len(found) > 0 {
-		t.Fatal(found)
-	}
-	s, found := topology.Resolve(top, prev)
-	if len(found) > 0 {
-		t.Fatal(found)
-	}
-	s.ID = 7
-	return s
-}
-
-// seen is a machine on which all nodes of a slice run but some. Ports have the ifindex 100 + n, and the interfaces in
-// nodes 500 + n.
-func seen(s *slice.Slice, but ...string) *observe.Snapshot {
-	is := &observe.Snapshot{Ports: map[string]int{}, NetNS: map[sliver.ID]uint64{},
-		Legs: map[sliver.ID]map[int]int{}}
-	for i := range s.Nodes {
-		n := &s.Nodes[i]
-		id := sliver.ID{Slice: s.ID, Node: n.Name}
-		if slices.Contains(but, n.Name) {
-			continue
-		}
-		is.NetNS[id], is.Legs[id] = uint64(1000+i), map[int]int{}
-		for _, p := range n.Interfaces {
-			is.Ports[slice.PortName(s.ID, p.Port)] = 100 + int(p.Port)
-			is.Legs[id][500+int(p.Port)] = 100 + int(p.Port)
-		}
-	}
-	return is
-}
+var resolved, seen = agenttest.Resolved, agenttest.Seen
 
 func speaking(t *testing.T, s *slice.Slice, o slice.Overrides, name string, but ...string) *Router {
 	t.Helper()

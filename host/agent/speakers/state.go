@@ -2,6 +2,7 @@ package speakers
 
 import (
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/pergola-net/pergola/datapath"
@@ -32,7 +33,8 @@ func (s *Speakers) State(at *Places, l *slice.LSP) State {
 	s.mu.Unlock()
 	switch {
 	case broken != nil:
-		return State{Problem: l.Ingress() + " does not speak RSVP: " + broken.Error()}
+		why, _, _ := strings.Cut(broken.Error(), "\n") // of a panic, the stack is in the log
+		return State{Problem: l.Ingress() + " does not speak RSVP: " + why}
 	case r == nil:
 		return State{Problem: l.Ingress() + " does not run"}
 	}

@@ -22,8 +22,7 @@ type tunnel struct {
 	attempt  uint16     // of the last one
 	asked    uint16     // the number that a path was looked for last
 	problem  string     // why the last one could not be asked for
-	tries    int        // since it was up
-	notYet   time.Time  // it is not tried again before
+	backoff             // since it was up
 	avoid    map[netip.Addr]time.Time
 	resume   []message.Step // the route by which packets go since before the speaker began; nil: not known, or used
 }
@@ -46,13 +45,9 @@ const attempts = 1 << 4
 
 func lspID(number, attempt uint16) uint16 { return number*attempts | attempt%attempts }
 
-// How long another way is preferred to one that has failed, and how long an LSP that has failed is not asked for again:
-// the first time, and at most.
 const (
-	avoidFor     = 30 * time.Second
-	setUpTime    = 10 * time.Second // in which an LSP comes up, or an error comes; else a router does not answer
-	pause        = time.Second
-	longestPause = 20 * time.Second
+	avoidFor  = 30 * time.Second // another way is preferred to one that has failed
+	setUpTime = 10 * time.Second // in which an LSP comes up, or an error comes; else a router does not answer
 )
 
 // next gives what is to be asked for, if anything, what is to be torn down before, and when the tunnel is to be looked
@@ -108,7 +103,7 @@ func (t *tunnel) next(r *Router, l *slice.LSP, now time.Time, known func() *te.D
 		}
 	}
 	t.problem = ""
-	t.rest(now)
+	t.backOff(now)
 	return next, remove, now.Add(setUpTime)
 }
 
@@ -176,13 +171,7 @@ func (t *tunnel) newest() *version {
 // fail notes why an LSP cannot be asked for.
 func (t *tunnel) fail(why string, now time.Time) {
 	t.problem = why
-	t.rest(now)
-}
-
-// rest lets time pass before the tunnel is tried again: ever more.
-func (t *tunnel) rest(now time.Time) {
-	t.notYet = now.Add(min(pause<<t.tries, longestPause))
-	t.tries = min(t.tries+1, 5)
+	t.backOff(now)
 }
 
 func (t *tunnel) forget(k rsvp.Key) {

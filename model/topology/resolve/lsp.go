@@ -20,8 +20,13 @@ func LSPs(s, prev *slice.Slice, written []file.LSP, byHand map[string]bool) diag
 		s.LSPs = nil
 		return nil
 	}
-	r := &lspResolver{s: s, prev: prev, nodes: make(map[string]*slice.Node, len(s.Nodes)),
-		segments: make(map[string]*slice.Segment, len(s.Links))}
+	r := &lspResolver{nodes: make(map[string]*slice.Node, len(s.Nodes)), before: map[string]*slice.LSP{},
+		segments: make(map[string]*slice.Segment, len(s.Links)), classes: map[class]string{}}
+	if prev != nil {
+		for i := range prev.LSPs {
+			r.before[prev.LSPs[i].Name] = &prev.LSPs[i]
+		}
+	}
 	for i := range s.Nodes {
 		r.nodes[s.Nodes[i].Name] = &s.Nodes[i]
 	}
@@ -60,10 +65,17 @@ func LSPs(s, prev *slice.Slice, written []file.LSP, byHand map[string]bool) diag
 // lspResolver resolves LSPs, by the nodes and links of a slice.
 type lspResolver struct {
 	diagnostic.Report
-	s, prev  *slice.Slice
+	before   map[string]*slice.LSP // of the version before, by name
 	nodes    map[string]*slice.Node
 	segments map[string]*slice.Segment // by link
+	classes  map[class]string          // the LSP that packets go by
 	out      []slice.LSP
+}
+
+// class is packets to a prefix, at a router.
+type class struct {
+	ingress string
+	to      netip.Prefix
 }
 
 // makeLSPs resolves the label-switched paths of the topology, and those that were added by hand to the running version.
@@ -347,16 +359,12 @@ func (r *lspResolver) class(in *file.LSP, l *slice.LSP, at *diagnostic.Path) (to
 
 // checkClass finds prefixes that another LSP of the same ingress has.
 func (r *lspResolver) checkClass(l *slice.LSP, at *diagnostic.Path) {
-	for i := range r.out {
-		other := &r.out[i]
-		if other.Ingress() != l.Ingress() {
+	for _, p := range l.To {
+		c := class{l.Ingress(), p}
+		if other, taken := r.classes[c]; taken {
+			r.Add(at, "", "packets from %q to %s have two LSPs, %q and %q", c.ingress, p, other, l.Name)
 			continue
 		}
-		for _, p := range l.To {
-			if slices.Contains(other.To, p) {
-				r.Add(at, "", "packets from %q to %s have two LSPs, %q and %q", l.Ingress(), p,
-					other.Name, l.Name)
-			}
-		}
+		r.classes[c] = l.Name
 	}
 }

@@ -10,7 +10,7 @@ import (
 func (r *lspResolver) number() {
 	used := map[uint32]bool{}
 	for i := range r.out {
-		if was := r.prev.LSP(r.out[i].Name); was != nil {
+		if was := r.before[r.out[i].Name]; was != nil {
 			r.out[i].ID = was.ID
 			used[was.ID] = true
 		}
@@ -24,7 +24,7 @@ func (r *lspResolver) number() {
 		if l.Signal == nil {
 			continue
 		}
-		l.Signal.Number = l.NumberAfter(r.prev.LSP(l.Name))
+		l.Signal.Number = l.NumberAfter(r.before[l.Name])
 		if l.ID > slice.MaxTunnel {
 			r.Add(diagnostic.Root.At("lsps"), "", "%q is one LSP too many: a network can have %d where "+
 				"some are signalled", l.Name, slice.MaxTunnel)
@@ -34,7 +34,12 @@ func (r *lspResolver) number() {
 
 // label chooses the labels, for each router from its own space. A label stays where packets come by the same interface.
 func (r *lspResolver) label() {
-	used := map[string]map[uint32]bool{}
+	spaces := map[string]*labelSpace{}
+	for _, l := range r.before {
+		for _, h := range l.Hops {
+			spaceOf(spaces, h.Node).before[h.Label] = true
+		}
+	}
 	each := func(do func(name string, h *slice.Hop)) {
 		for i := range r.out {
 			l := &r.out[i]
@@ -46,30 +51,51 @@ func (r *lspResolver) label() {
 		}
 	}
 	each(func(name string, h *slice.Hop) {
-		if used[h.Node] == nil {
-			used[h.Node] = map[uint32]bool{}
-		}
-		was := r.prev.LSP(name)
+		was := r.before[name]
 		if was == nil {
 			return
 		}
 		for _, old := range was.Hops {
 			if old.Node == h.Node && old.In == h.In && old.Label >= slice.FirstLabel {
 				h.Label = old.Label
-				used[h.Node][h.Label] = true
+				spaceOf(spaces, h.Node).used[h.Label] = true
 			}
 		}
 	})
-	next := map[string]uint32{}
 	each(func(_ string, h *slice.Hop) {
-		n := max(next[h.Node], slice.FirstLabel)
-		h.Label = free(used[h.Node], &n)
-		next[h.Node] = n
-		if h.Label > slice.LastStatic {
+		if h.Label = spaceOf(spaces, h.Node).take(); h.Label > slice.LastStatic {
 			r.Add(diagnostic.Root.At("lsps"), "", "%q has no labels left: it has %d, from %d to %d", h.Node,
 				slice.LastStatic-slice.FirstLabel+1, slice.FirstLabel, slice.LastStatic)
 		}
 	})
+}
+
+// labelSpace is the labels of a router.
+type labelSpace struct {
+	used   map[uint32]bool
+	before map[uint32]bool // in the version before: hosts that have not read this one yet still use them
+	next   uint32          // none below is free but of those of before
+	again  uint32          // none below is free
+}
+
+func spaceOf(all map[string]*labelSpace, node string) *labelSpace {
+	if all[node] == nil {
+		all[node] = &labelSpace{used: map[uint32]bool{}, before: map[uint32]bool{}, next: slice.FirstLabel,
+			again: slice.FirstLabel}
+	}
+	return all[node]
+}
+
+// take gives the least label that is not used: one of those that this version has freed only where there is no other.
+// Above slice.LastStatic there is none.
+func (s *labelSpace) take() uint32 {
+	for s.next <= slice.LastStatic {
+		if label := free(s.used, &s.next); label <= slice.LastStatic && !s.before[label] {
+			s.used[label] = true
+			return label
+		}
+	}
+	return free(s.used, &s.again)
 }
 
 // free takes the least number from next on that is not used.
