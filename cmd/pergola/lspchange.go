@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -224,21 +223,29 @@ func newLSPRm(a *app) *cobra.Command {
 func (a *app) lspDone(ctx context.Context, net *network, name string, timeout time.Duration) error {
 	if timeout <= 0 {
 		a.Say("%s: LSP %s is asked for", net.name, name)
-		return nil
+		if !a.JSON {
+			return nil
+		}
+		l, _, err := lspOf(ctx, net, name)
+		if err != nil {
+			return err
+		}
+		return a.Emit(l)
 	}
 	p := a.Progress()
 	defer p.Close()
 	show := func(why string) { p.Step("waiting for LSP "+name+": "+why, 0, 0) }
-	l, err := a.awaitLSP(ctx, net, name, timeout, show)
+	l, done, err := a.awaitLSP(ctx, net, name, timeout, show)
 	p.Close()
 	switch {
 	case ctx.Err() != nil:
 		return ui.Interrupted("the routers go on with it")
 	case err != nil:
 		return err
-	case !l.AsAsked():
+	case !done:
 		return fmt.Errorf("LSP %s is not as it was asked to be after %s: %s (the routers go on trying; "+
-			"`pergola lsp inspect %[1]s` shows what it has)", name, timeout, l.Why())
+			"`pergola lsp inspect %[1]s` shows what it has)", name, timeout,
+			cmp.Or(l.Why(), "its host has not read the change yet"))
 	}
 	a.Say("%s: LSP %s is up: %s", net.name, name, l.Way())
 	if a.JSON {
@@ -247,30 +254,40 @@ func (a *app) lspDone(ctx context.Context, net *network, name string, timeout ti
 	return nil
 }
 
-// awaitLSP looks at an LSP until it is as it was asked to be, or the time is over, and gives it as it was then.
+// awaitLSP looks at an LSP until it is as it was asked to be, or the time is over, and gives it as it was then, and
+// whether it is as it was asked to be.
 func (a *app) awaitLSP(ctx context.Context, net *network, name string, timeout time.Duration,
-	waits func(why string)) (*report.LSP, error) {
+	waits func(why string)) (l *report.LSP, done bool, err error) {
 	end, ticker := time.After(timeout), time.NewTicker(200*time.Millisecond)
 	defer ticker.Stop()
 	for {
-		all, err := a.lspsOf(ctx, net)
-		if err != nil {
-			return nil, err
+		l, outdated, err := lspOf(ctx, net, name)
+		switch {
+		case err != nil:
+			return nil, false, err
+		case l.AsAsked() && !outdated:
+			return l, true, nil
 		}
-		i := slices.IndexFunc(all, func(l report.LSP) bool { return l.Name == name })
-		if i < 0 {
-			return nil, fmt.Errorf("LSP %s was removed by another user", name)
-		}
-		if all[i].AsAsked() {
-			return &all[i], nil
-		}
-		waits(cmp.Or(all[i].Why(), "the new one is being set up"))
+		waits(cmp.Or(l.Why(), "the new one is being set up"))
 		select {
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return nil, false, ctx.Err()
 		case <-end:
-			return &all[i], nil
+			return l, false, nil
 		case <-ticker.C:
 		}
 	}
+}
+
+// lspOf gives an LSP as it is. outdated: of a host that has not read yet what it is to be.
+func lspOf(ctx context.Context, net *network, name string) (l *report.LSP, outdated bool, err error) {
+	is, err := net.LSPs(ctx, net.name, name)
+	if err != nil {
+		return nil, false, fmt.Errorf("ask for LSP %s of %s: %w", name, net.name, err)
+	}
+	all := report.LSPs(&slice.Slice{LSPs: is.Wanted}, is)
+	if len(all) != 1 {
+		return nil, false, fmt.Errorf("ask for LSP %s of %s: the server says nothing of it", name, net.name)
+	}
+	return &all[0], is.Outdated, nil
 }

@@ -172,6 +172,7 @@ type host struct {
 	filters  []string          // of program nodes
 	changes  []api.NodeChanges // made by hand
 	volumes  []api.Volume
+	behind   int // how often it will answer about LSPs by the version before
 }
 
 // set changes what the host does.
@@ -384,12 +385,21 @@ func (h *host) Underlay(context.Context) (api.UnderlayTraffic, error) {
 }
 
 // LSPs says that static ones are up, and that others are by the way that they are to have.
-func (h *host) LSPs(_ context.Context, name string) (all api.SliceLSPs, err error) {
+func (h *host) LSPs(_ context.Context, name string, lsps ...string) (all api.SliceLSPs, err error) {
 	spec, _, err := h.store.Slice(context.Background(), name)
 	if err != nil {
 		return all, err
 	}
+	h.set(func(h *host) {
+		if all.Generation = spec.Generation; h.behind > 0 {
+			all.Generation--
+			h.behind--
+		}
+	})
 	for _, l := range spec.LSPs {
+		if len(lsps) > 0 && !slices.Contains(lsps, l.Name) {
+			continue
+		}
 		if l.Signal != nil {
 			all.Signalled = append(all.Signalled, api.SignalledLSP{LSP: l.Name, Up: true, ID: 16,
 				Number: l.Signal.Number, Bandwidth: l.Signal.Bandwidth, Hops: l.Hops})

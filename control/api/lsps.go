@@ -12,6 +12,12 @@ type SliceLSPs struct {
 	Hops []LSPHop `json:"hops"` // of static LSPs, in the slice's order, and then along the path
 	// Signalled are those that RSVP-TE sets up, as they are at their ingress, by name.
 	Signalled []SignalledLSP `json:"signalled,omitempty"`
+	// Wanted are those that were asked for by name, as they are stored.
+	Wanted []slice.LSP `json:"wanted,omitempty"`
+	// Generation is the version of the slice that the hosts have which have answered: the least. 0: not known.
+	Generation int64 `json:"generation,omitempty"`
+	// Outdated means that a host has not read the version that is stored yet.
+	Outdated bool `json:"outdated,omitempty"`
 	// Unreachable are the hosts whose routers are missing.
 	Unreachable []UnreachableHost `json:"unreachable,omitempty"`
 }

@@ -3,15 +3,20 @@ package client
 import (
 	"context"
 	"net/http"
+	"net/url"
 
 	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/model/slice"
 	"github.com/pergola-net/pergola/model/topology"
 )
 
-// LSPs says how the label-switched paths of a slice are.
-func (c *Client) LSPs(ctx context.Context, slice string) (*api.SliceLSPs, error) {
-	return get[api.SliceLSPs](ctx, c, path("slices", slice, "lsps"))
+// LSPs says how the label-switched paths of a slice are: those that are named, or all.
+func (c *Client) LSPs(ctx context.Context, slice string, lsps ...string) (*api.SliceLSPs, error) {
+	target := path("slices", slice, "lsps")
+	if len(lsps) > 0 {
+		target += "?" + url.Values{"lsp": lsps}.Encode()
+	}
+	return get[api.SliceLSPs](ctx, c, target)
 }
 
 // AddLSP adds a label-switched path to a slice that runs, and gives it as it is stored.

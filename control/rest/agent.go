@@ -43,8 +43,9 @@ type Agent interface {
 	Traffic(ctx context.Context, slice string) (api.SliceTraffic, error)
 	// Queues gives what went through the queues of links: of those that are named, or of all.
 	Queues(ctx context.Context, slice string, links ...string) ([]api.QueueTraffic, error)
-	// LSPs says how the label-switched paths of a slice are at the routers of this host.
-	LSPs(ctx context.Context, slice string) (api.SliceLSPs, error)
+	// LSPs says how the label-switched paths of a slice are at the routers of this host: those that are named, or
+	// all.
+	LSPs(ctx context.Context, slice string, lsps ...string) (api.SliceLSPs, error)
 	// Programs gives the packet programs of nodes, with their counters: of those that are named, or of all.
 	Programs(ctx context.Context, slice string, nodes ...string) ([]api.NodeProgram, error)
 	// Changes gives what was changed in nodes while they ran.

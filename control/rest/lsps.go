@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"net/http"
+	"net/url"
 	"slices"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -17,6 +18,12 @@ import (
 type LSPInput struct {
 	SliceInput
 	LSP string `path:"lsp" doc:"Name of the LSP."`
+}
+
+// LSPsInput names LSPs of a slice.
+type LSPsInput struct {
+	PartInput
+	LSPs []string `query:"lsp,explode" doc:"Names of LSPs; none: all."`
 }
 
 type lspAddInput struct {
@@ -47,13 +54,13 @@ func (s *server) registerLSPs(a huma.API) {
 	}, describe("remove-lsp", "Remove a label-switched path that was added to a slice while it ran"), noContent)
 }
 
-func (s *server) lsps(ctx context.Context, in *PartInput) (*body[api.SliceLSPs], error) {
-	spec, _, err := s.Controller.Slice(ctx, in.Slice)
+func (s *server) lsps(ctx context.Context, in *LSPsInput) (*body[api.SliceLSPs], error) {
+	spec, wanted, err := s.Controller.LSPs(ctx, in.Slice, in.LSPs)
 	if err != nil {
 		return nil, problem(err)
 	}
 	own := func(ctx context.Context) (part api.SliceLSPs, err error) {
-		part, err = s.Agent.LSPs(ctx, in.Slice)
+		part, err = s.Agent.LSPs(ctx, in.Slice, in.LSPs...)
 		if s.Cluster == nil {
 			return part, err
 		}
@@ -65,11 +72,19 @@ func (s *server) lsps(ctx context.Context, in *PartInput) (*body[api.SliceLSPs],
 		}
 		return part, err
 	}
-	all := api.SliceLSPs{Hops: []api.LSPHop{}}
-	all.Unreachable, err = gather(ctx, s, *in, http.MethodGet, "lsps", own, func(part api.SliceLSPs) {
+	verb := "lsps"
+	if len(in.LSPs) > 0 {
+		verb += "?" + url.Values{"lsp": in.LSPs}.Encode()
+	}
+	all := api.SliceLSPs{Hops: []api.LSPHop{}, Wanted: wanted}
+	all.Unreachable, err = gather(ctx, s, in.PartInput, http.MethodGet, verb, own, func(part api.SliceLSPs) {
 		all.Hops = append(all.Hops, part.Hops...)
 		all.Signalled = append(all.Signalled, part.Signalled...)
+		if all.Generation == 0 || part.Generation != 0 && part.Generation < all.Generation {
+			all.Generation = part.Generation
+		}
 	})
+	all.Outdated = all.Generation != 0 && all.Generation < spec.Generation
 	orderHops(spec, all.Hops)
 	slices.SortFunc(all.Signalled, func(a, b api.SignalledLSP) int { return cmp.Compare(a.LSP, b.LSP) })
 	return answer(all, err)

@@ -314,7 +314,7 @@ func (f *fakeAgent) Underlay(context.Context) (api.UnderlayTraffic, error) {
 }
 
 // LSPs finds nothing wrong with own nodes.
-func (f *fakeAgent) LSPs(ctx context.Context, name string) (all api.SliceLSPs, err error) {
+func (f *fakeAgent) LSPs(ctx context.Context, name string, _ ...string) (all api.SliceLSPs, err error) {
 	for _, n := range f.own(ctx, name) {
 		all.Hops = append(all.Hops, api.LSPHop{LSP: "a--c", Node: n})
 	}

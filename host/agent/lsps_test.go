@@ -30,6 +30,14 @@ func TestLSPsAreToldBeforeTheFirstPass(t *testing.T) {
 	if diff := cmp.Diff(want, have.Hops); diff != "" || err != nil {
 		t.Errorf("%v; -want +got:\n%s", err, diff)
 	}
+	if have.Generation != s.Generation {
+		t.Errorf("it is told of version %d, which is %d", have.Generation, s.Generation)
+	}
+	for name, hops := range map[string]int{"h1--h2": 2, "another": 0} {
+		if have, err = l.agent.LSPs(context.Background(), s.Name, name); len(have.Hops) != hops || err != nil {
+			t.Errorf("of %s alone: %v, %v", name, have.Hops, err)
+		}
+	}
 }
 
 // Its labels, its speakers and its fast path are worked out anew in each pass, and by what was known last.

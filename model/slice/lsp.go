@@ -16,8 +16,10 @@ type LSP struct {
 	Hops []Hop  `json:"hops"` // two or more: from the ingress to the egress
 	// To are the prefixes whose packets go by the LSP, sorted: the forwarding equivalence class. They do so where
 	// the ingress has a route to this very prefix.
-	To  []netip.Prefix `json:"to"`
-	TTL TTLModel       `json:"ttl,omitempty"` // empty: Uniform
+	To []netip.Prefix `json:"to"`
+	// ToEgress is true where no prefixes are named: To are the loopbacks of the egress, also when these change.
+	ToEgress bool     `json:"to_egress,omitempty"`
+	TTL      TTLModel `json:"ttl,omitempty"` // empty: Uniform
 	// Signal is what the ingress asks for by RSVP-TE. Hops are then what the path has to have: the ingress, the
 	// egress, and routers between them; they have no labels, which the routers choose. Where In is empty, others
 	// may come before that router. nil: the LSP is static.

@@ -3,6 +3,7 @@ package topology
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -45,10 +46,10 @@ func TestLSPsGetLabels(t *testing.T) {
 				{Node: "pe2", Out: "eth1"}, {Node: "p2", In: "eth2", Out: "eth1", Label: 16},
 				{Node: "p1", In: "eth2", Out: "eth1", Label: 16}, {Node: "pe1", In: "eth1", Label: 16},
 			}},
-		{Name: "next", ID: 2, To: s.Node("p1").Loopbacks, Hops: []slice.Hop{
+		{Name: "next", ID: 2, To: s.Node("p1").Loopbacks, ToEgress: true, Hops: []slice.Hop{
 			{Node: "p2", Out: "eth1"}, {Node: "p1", In: "eth2", Label: 17},
 		}},
-		{Name: "pe1--pe2", ID: 3, To: s.Node("pe2").Loopbacks, Hops: []slice.Hop{
+		{Name: "pe1--pe2", ID: 3, To: s.Node("pe2").Loopbacks, ToEgress: true, Hops: []slice.Hop{
 			{Node: "pe1", Out: "eth1"}, {Node: "p1", In: "eth1", Out: "eth2", Label: 18},
 			{Node: "p2", In: "eth1", Out: "eth3", Label: 17}, {Node: "pe2", In: "eth2", Label: slice.ImplicitNull},
 		}},
@@ -128,7 +129,7 @@ func TestSignalledLSPsHaveNumbersInPlaceOfLabels(t *testing.T) {
 `
 	s := mustResolve(t, mustParse(t, "lab.yaml", []byte(file)), nil)
 	compare := cmpopts.EquateComparable(netip.Prefix{})
-	want := slice.LSP{Name: "gold", ID: 1, To: s.Node("pe2").Loopbacks,
+	want := slice.LSP{Name: "gold", ID: 1, To: s.Node("pe2").Loopbacks, ToEgress: true,
 		Hops:   []slice.Hop{{Node: "pe1"}, {Node: "p2", Out: "eth3"}, {Node: "pe2", In: "eth2"}},
 		Signal: &slice.Signal{Number: 1, Bandwidth: 50_000_000, Setup: 3, Holding: 1}}
 	if diff := cmp.Diff(want, *s.LSP("gold"), compare); diff != "" {
@@ -204,5 +205,25 @@ func TestALabelThatIsFreedIsGivenWhereThereIsNoOther(t *testing.T) {
 	}
 	if got, was := next.LSP("other").Hops[1].Label, full.LSP("l0").Hops[1].Label; got != was {
 		t.Errorf("it has label %d, and %d is free", got, was)
+	}
+}
+
+func TestAnLSPWithoutPrefixesFollowsTheLoopbacksOfItsEgress(t *testing.T) {
+	running := mustResolve(t, mustParse(t, "lab.yaml", []byte(fourRouters)), nil)
+	added := *running
+	all := []LSP{{Name: "hand", Path: Strings{"pe1", "pe2"}, Bandwidth: "5Mbit"},
+		{Name: "named", Path: Strings{"pe1", "pe2"}, Bandwidth: "5Mbit", To: Strings{"10.7.0.0/16"}}}
+	if found := SetLSPs(&added, running, all, map[string]bool{"hand": true, "named": true}); len(found) > 0 {
+		t.Fatal(found)
+	}
+	const before = "pe2: {routing: ospf"
+	later := strings.Replace(fourRouters, before, before+", loopbacks: 192.0.2.77/32", 1)
+	s := mustResolve(t, mustParse(t, "lab.yaml", []byte(later)), &added)
+	loopbacks := s.Node("pe2").Loopbacks
+	if got := s.LSP("hand").To; !slices.Equal(got, loopbacks) || slices.Equal(got, added.LSP("hand").To) {
+		t.Errorf("packets to %v go by it, and the egress has %v", got, loopbacks)
+	}
+	if got := s.LSP("named").To; len(got) != 1 || got[0] != netip.MustParsePrefix("10.7.0.0/16") {
+		t.Errorf("packets to %v go by the one whose prefix is named", got)
 	}
 }

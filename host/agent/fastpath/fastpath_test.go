@@ -312,3 +312,25 @@ func TestNamespaceOfAnotherProcessIsNotMirrored(t *testing.T) {
 		t.Errorf("opened %v: %v", f, err)
 	}
 }
+
+// What is wanted by now is not there before the next pass.
+func TestPacketsGetALabelWhenTheMirrorHasIt(t *testing.T) {
+	m := &fakeMirror{routers: map[string]mirror.Router{}}
+	f := newFastPath()
+	f.mirror = m
+	a, to := sliver.ID{Slice: 7, Node: "a"}, netip.MustParsePrefix("10.9.0.0/24")
+	r := thisRouter(52)
+	f.mirrorLocked(map[sliver.ID]Router{a: r})
+	if why := f.Unlabelled(a, []netip.Prefix{to}); why != "packets to 10.9.0.0/24 are about to get its label" {
+		t.Errorf("before the pass: %q", why)
+	}
+	r.Labels.FTNs = map[netip.Prefix]uint32{to: 1}
+	f.mirrorLocked(map[sliver.ID]Router{a: r})
+	if why := f.Unlabelled(a, []netip.Prefix{to}); why != "" {
+		t.Errorf("after it: %q", why)
+	}
+	m.unrouted = []netip.Prefix{to}
+	if why := f.Unlabelled(a, []netip.Prefix{to}); why != "has no route to 10.9.0.0/24 by other routers" {
+		t.Errorf("without a route: %q", why)
+	}
+}

@@ -102,6 +102,11 @@ func (f *FastPath) Unlabelled(id sliver.ID, to []netip.Prefix) string {
 	if len(why) > 0 {
 		return strings.Join(why, "; ")
 	}
+	for _, p := range to {
+		if f.routers[id].Labels.FTNs[p] == 0 {
+			return "packets to " + p.String() + " are about to get its label"
+		}
+	}
 	unrouted, err := f.mirror.Unrouted(id.String(), to)
 	if err != nil {
 		return err.Error()

@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/host/agent/speakers"
@@ -12,8 +13,8 @@ import (
 )
 
 // LSPs says how the label-switched paths of a slice are at the routers of this host: static ones at each of these,
-// others where they begin.
-func (s *Server) LSPs(_ context.Context, name string) (part api.SliceLSPs, err error) {
+// others where they begin. They are those that are named, or all.
+func (s *Server) LSPs(_ context.Context, name string, lsps ...string) (part api.SliceLSPs, err error) {
 	w, err := s.inputs.Slice(name)
 	if err != nil {
 		return part, err
@@ -26,8 +27,12 @@ func (s *Server) lspsOf(w *plan.Input) (part api.SliceLSPs) {
 		return part
 	}
 	at, places := s.inputs.Place(), speakers.NewPlaces(w.Spec)
+	part.Generation = w.Spec.Generation
 	for i := range w.Spec.LSPs {
 		l := &w.Spec.LSPs[i]
+		if len(lsps) > 0 && !slices.Contains(lsps, l.Name) {
+			continue
+		}
 		if l.Signal != nil {
 			if n := w.Spec.Node(l.Ingress()); n != nil && at.Owns(n) {
 				part.Signalled = append(part.Signalled, s.signalled(w, places, l))

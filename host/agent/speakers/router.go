@@ -204,11 +204,11 @@ func (r *router) event(e rsvp.Event) {
 	t := r.tunnels[l.Name]
 	v := t.version(e.Key)
 	was := v != nil && v.up
-	if !t.hear(e, r.want.Network, time.Now()) {
+	if !t.handle(e, r.want.Network, time.Now()) {
 		return
 	}
 	r.all.wake()
-	text := t.news(e, was, r.want.Network)
+	text := t.summary(e, was, r.want.Network)
 	if err := r.failing[e.Key]; err != nil && e.Kind == rsvp.Up {
 		text = "is not up: " + err.Error()
 	}

@@ -374,7 +374,7 @@ func TestARefusalAfterARestartLeavesTheLabels(t *testing.T) {
 	known := func() *te.Database { return empty(r) }
 	first, _, _ := tunnel.next(r, l, now, known)
 	tunnel.versions = append(tunnel.versions, first)
-	tunnel.hear(rsvp.Event{Kind: rsvp.Failed, Key: first.request.Key}, s, now)
+	tunnel.handle(rsvp.Event{Kind: rsvp.Failed, Key: first.request.Key}, s, now)
 	second, remove, _ := tunnel.next(r, l, now.Add(time.Minute), known)
 	if second == nil || len(remove) > 0 || second.request.Replaces != first.request.Key.LSP {
 		t.Errorf("asked for %+v, and removed %v", second, remove)
@@ -396,7 +396,7 @@ func TestTheLinkThatHasNoRoomIsAvoided(t *testing.T) {
 		{address("d", "eth1"), address("d", "eth1")}, // the last one
 	} {
 		e := message.ErrorSpec{Node: tt.told, Code: message.AdmissionFailure}
-		tunnel.hear(rsvp.Event{Kind: rsvp.Failed, Key: v.request.Key, Error: e}, s, now)
+		tunnel.handle(rsvp.Event{Kind: rsvp.Failed, Key: v.request.Key, Error: e}, s, now)
 		if _, ok := tunnel.avoid[tt.avoided]; !ok || len(tunnel.avoid) != 1 {
 			t.Errorf("told by %s: %v is avoided, want %s", tt.told, tunnel.avoid, tt.avoided)
 		}
@@ -404,7 +404,7 @@ func TestTheLinkThatHasNoRoomIsAvoided(t *testing.T) {
 	}
 }
 
-func TestNewsSayWhatBecomesOfPackets(t *testing.T) {
+func TestSummariesSayWhatBecomesOfPackets(t *testing.T) {
 	s := resolved(t, square, nil)
 	up, refused := &version{up: true}, &version{}
 	refused.request.Key.LSP = 2
@@ -417,7 +417,7 @@ func TestNewsSayWhatBecomesOfPackets(t *testing.T) {
 		"stays as it was: ": {tunnel{versions: []*version{up, refused}}, false},
 		"is broken: ":       {tunnel{versions: []*version{refused}}, true},
 	} {
-		if got := tt.tunnel.news(failed, tt.was, s); !strings.HasPrefix(got, want) {
+		if got := tt.tunnel.summary(failed, tt.was, s); !strings.HasPrefix(got, want) {
 			t.Errorf("%q does not begin with %q", got, want)
 		}
 	}
@@ -488,7 +488,7 @@ func TestLSPsAreReplacedWhenTheNewOneIsUp(t *testing.T) {
 		}
 		return next, remove
 	}
-	hear := func(kind string, v *version) { tunnel.hear(rsvp.Event{Kind: kind, Key: v.request.Key}, s, now) }
+	hear := func(kind string, v *version) { tunnel.handle(rsvp.Event{Kind: kind, Key: v.request.Key}, s, now) }
 
 	first, _ := ask(l)
 	if first == nil || first.request.Replaces != 0 || first.request.Bandwidth != 2_500_000 ||
@@ -536,7 +536,7 @@ func TestLSPsAreReplacedWhenTheNewOneIsUp(t *testing.T) {
 	// What routers say is not kept without bound.
 	for i := range 1000 {
 		e := message.ErrorSpec{Node: netip.AddrFrom4([4]byte{192, 0, byte(i >> 8), byte(i)})}
-		tunnel.hear(rsvp.Event{Kind: rsvp.Failed, Key: third.request.Key, Error: e}, s, now)
+		tunnel.handle(rsvp.Event{Kind: rsvp.Failed, Key: third.request.Key, Error: e}, s, now)
 	}
 	if len(tunnel.avoid) > 0 {
 		t.Errorf("%d addresses of no link are avoided", len(tunnel.avoid))
@@ -555,7 +555,7 @@ func TestAnLSPThatFailsIsAskedForAgainEverMoreSlowly(t *testing.T) {
 			continue
 		}
 		tunnel.versions = append(tunnel.versions, next)
-		tunnel.hear(rsvp.Event{Kind: rsvp.Failed, Key: next.request.Key}, s, now)
+		tunnel.handle(rsvp.Event{Kind: rsvp.Failed, Key: next.request.Key}, s, now)
 		if !last.IsZero() {
 			pauses = append(pauses, now.Sub(last))
 		}

@@ -185,8 +185,8 @@ func (t *tunnel) keys() (all []rsvp.Key) {
 	return all
 }
 
-// hear takes an event in, and reports whether the tunnel is to be looked at.
-func (t *tunnel) hear(e rsvp.Event, network *slice.Slice, now time.Time) bool {
+// handle takes an event in, and reports whether the tunnel is to be looked at.
+func (t *tunnel) handle(e rsvp.Event, network *slice.Slice, now time.Time) bool {
 	v := t.version(e.Key)
 	if v == nil {
 		return false
@@ -244,8 +244,8 @@ func (t *tunnel) isUp() bool {
 	return slices.ContainsFunc(t.versions, func(v *version) bool { return v.up })
 }
 
-// news says what an event that was taken in has changed, for people; empty: nothing. was: what it is about was up.
-func (t *tunnel) news(e rsvp.Event, was bool, network *slice.Slice) string {
+// summary says what an event that was taken in has changed, for people; empty: nothing. was: what it is about was up.
+func (t *tunnel) summary(e rsvp.Event, was bool, network *slice.Slice) string {
 	switch {
 	case e.Kind == rsvp.Up:
 		return "is up by " + wayOf(e.Route, network)

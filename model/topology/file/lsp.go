@@ -9,7 +9,9 @@ func LSPOf(l *slice.LSP) LSP {
 		out.Name = l.Name
 	}
 	for _, p := range l.To {
-		out.To = append(out.To, p.String())
+		if !l.ToEgress {
+			out.To = append(out.To, p.String())
+		}
 	}
 	for _, h := range l.Hops {
 		at := h.Node

@@ -124,7 +124,7 @@ func (r *lspResolver) lsp(in *file.LSP, at *diagnostic.Path) (out slice.LSP, ok 
 	if in.Name != "" {
 		r.checkName(at.At("name"), "label-switched path", in.Name)
 	}
-	out.To = r.class(in, &out, at.At("to"))
+	out.To, out.ToEgress = r.class(in, &out, at.At("to")), len(in.To) == 0
 	if signalled {
 		r.signal(in, &out, at)
 	} else {
