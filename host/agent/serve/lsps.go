@@ -19,15 +19,15 @@ func (s *Server) LSPs(_ context.Context, name string, lsps ...string) (part api.
 	if err != nil {
 		return part, err
 	}
-	return s.lspsOf(w), nil
+	return s.lspsOf(w, lsps...), nil
 }
 
-func (s *Server) lspsOf(w *plan.Input) (part api.SliceLSPs) {
+func (s *Server) lspsOf(w *plan.Input, lsps ...string) (part api.SliceLSPs) {
+	part.Generation = w.Spec.Generation
 	if len(w.Spec.LSPs) == 0 {
 		return part
 	}
 	at, places := s.inputs.Place(), speakers.NewPlaces(w.Spec)
-	part.Generation = w.Spec.Generation
 	for i := range w.Spec.LSPs {
 		l := &w.Spec.LSPs[i]
 		if len(lsps) > 0 && !slices.Contains(lsps, l.Name) {
