@@ -147,8 +147,9 @@ func (r *router) label(c rsvp.LabelChange) {
 }
 
 func (r *router) bandwidth(b rsvp.Bandwidth) {
-	if is, ok := r.wanted().Interfaces[b.Interface]; ok {
-		r.all.setUnreserved(r.id, is.Name, b.Unreserved)
+	want := r.wanted()
+	if is, ok := want.Interfaces[b.Interface]; ok {
+		r.all.setUnreserved(r.id, want.Network.Name, is.Name, b)
 	}
 }
 

@@ -23,6 +23,7 @@ type Router struct {
 	Tunnels    map[uint32]*slice.LSP // all of the network that are signalled, by ID
 	Network    *slice.Slice
 	Overrides  *slice.Overrides
+	Elsewhere  slice.LinkState // of the links at routers of other hosts
 }
 
 // Interface is an interface of such a router.
@@ -99,7 +100,7 @@ func (n *network) router(node *slice.Node) *Router {
 	}
 	r := &Router{Name: node.Name, NetNS: n.seen.NetNS[id], PID: n.seen.Slivers[id].PID, ID: address,
 		Space: labels.SpaceOf(id.Slice, node), Interfaces: map[int]Interface{}, Network: n.Spec,
-		Overrides: &n.Overrides, Tunnels: n.tunnels}
+		Overrides: &n.Overrides, Tunnels: n.tunnels, Elsewhere: n.LinkState}
 	index := make(map[int]int, len(n.seen.Legs[id])) // of an interface, by its port
 	for inner, port := range n.seen.Legs[id] {
 		index[port] = inner
