@@ -157,6 +157,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		group.Go(func() { a.watchExits(running) })
 		group.Go(func() { a.reports.Run(running) })
 		group.Go(func() { a.fastPath.Watch(running, a.Wake) })
+		group.Go(func() { a.speakers.Advertise(running, a.driver) })
 		if a.cfg.Cluster != nil {
 			group.Go(func() { a.speakers.Flood(running, a.tellLinkState) })
 		}

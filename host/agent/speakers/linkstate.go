@@ -164,6 +164,7 @@ func (s *Speakers) setUnreserved(id sliver.ID, network, iface string, is rsvp.Ba
 // forgetLocked forgets the links of a router that speaks no more.
 func (s *Speakers) forgetLocked(id sliver.ID) {
 	delete(s.free, id)
+	delete(s.advertised, id)
 	if t := s.told[id.Slice]; t != nil {
 		s.dueLocked(t)
 	}

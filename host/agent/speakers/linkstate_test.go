@@ -5,6 +5,8 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,6 +37,7 @@ func newSpeakers() *Speakers {
 
 // flood floods in a bubble, and gives what was told so far.
 func flood(ctx context.Context, s *Speakers, fails func() bool) (told func() []slice.LinkState) {
+	var mu sync.Mutex // guards all
 	var all []slice.LinkState
 	go s.Flood(ctx, func(_ context.Context, network string, is slice.LinkState) error {
 		if network != "lab" {
@@ -43,11 +46,15 @@ func flood(ctx context.Context, s *Speakers, fails func() bool) (told func() []s
 		if fails() {
 			return errors.New("no answer")
 		}
+		mu.Lock()
+		defer mu.Unlock()
 		all = append(all, is)
 		return nil
 	})
 	return func() []slice.LinkState {
 		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
 		return all
 	}
 }
@@ -113,12 +120,12 @@ func TestAServerThatStartsTellsWhatIsThere(t *testing.T) {
 func TestWhatCouldNotBeToldIsToldLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSpeakers()
-		tries := 0
-		told := flood(t.Context(), s, func() bool { tries++; return tries < 3 })
+		var tries atomic.Int32
+		told := flood(t.Context(), s, func() bool { return tries.Add(1) < 3 })
 		s.setUnreserved(routerB, "lab", "eth1", reserved(900))
 		time.Sleep(floodAll / 2)
-		if all := told(); len(all) != 1 || tries != 3 {
-			t.Errorf("after %d tries, other hosts are told %v", tries, all)
+		if all := told(); len(all) != 1 || tries.Load() != 3 {
+			t.Errorf("after %d tries, other hosts are told %v", tries.Load(), all)
 		}
 		// The last router of the network ends, and with it what it has told.
 		s.mu.Lock()

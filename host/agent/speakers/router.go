@@ -150,6 +150,9 @@ func (r *router) bandwidth(b rsvp.Bandwidth) {
 	want := r.wanted()
 	if is, ok := want.Interfaces[b.Interface]; ok {
 		r.all.setUnreserved(r.id, want.Network.Name, is.Name, b)
+		if want.FloodsLinks {
+			r.all.setAdvertised(r.id, is.Name, b)
+		}
 	}
 }
 

@@ -43,6 +43,7 @@ type Speakers struct {
 	broken   map[sliver.ID]error   // routers that cannot speak
 	known    map[sliver.ID]*router // as running
 	flooding                       // what is unreserved
+	advertising
 }
 
 // owner is who has installed an entry.
@@ -64,7 +65,8 @@ const (
 // New gives speakers of no router. wake asks for a pass; tell hears which LSPs that begin here go up and down.
 func New(log *slog.Logger, wake func(), tell func(events.Event)) *Speakers {
 	return &Speakers{log: log, wake: wake, tell: tell, running: map[sliver.ID]*router{},
-		broken: map[sliver.ID]error{}, known: map[sliver.ID]*router{}, flooding: newFlooding()}
+		broken: map[sliver.ID]error{}, known: map[sliver.ID]*router{}, flooding: newFlooding(),
+		advertising: newAdvertising()}
 }
 
 // Sync makes these routers speak, and no others, and asks for their LSPs. path is nil where there is no data path.
