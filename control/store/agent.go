@@ -20,8 +20,10 @@ type ForAgent interface {
 	Slice(ctx context.Context, name string) (*slice.Slice, Record, error)
 	Overrides(ctx context.Context, name string) (slice.Overrides, error)
 	Generations(ctx context.Context, name string) (map[string]int64, error)
+	LinkStates(ctx context.Context, name string) (map[string]slice.LinkState, error)
 
 	PutStatus(ctx context.Context, host string, st slice.Status) error
+	PutLinkState(ctx context.Context, host, name string, is slice.LinkState) error
 	SettledBy(ctx context.Context, host, name string) (bool, error)
 	Release(ctx context.Context, host, name string) error
 }

@@ -75,6 +75,7 @@ func (s *Store) dropHost(ctx context.Context, host, name string, check func(Reco
 			// changed.
 			ops = []clientv3.Op{
 				clientv3.OpDelete(s.db.Key("status", name, host)),
+				clientv3.OpDelete(s.db.Key("linkstate", name, host)),
 				clientv3.OpPut(s.db.Key("slices", name), string(data)),
 			}
 		}
@@ -95,6 +96,7 @@ func (s *Store) dropHost(ctx context.Context, host, name string, check func(Reco
 func (s *Store) erase(r Record) []clientv3.Op {
 	return []clientv3.Op{
 		clientv3.OpDelete(s.db.Key("status", r.Name, ""), clientv3.WithPrefix()),
+		clientv3.OpDelete(s.db.Key("linkstate", r.Name, ""), clientv3.WithPrefix()),
 		clientv3.OpDelete(s.db.Key("slices", r.Name)),
 		clientv3.OpDelete(s.db.Key("specs", r.Name, ""), clientv3.WithPrefix()),
 		clientv3.OpDelete(s.db.Key("overrides", r.Name)),

@@ -391,6 +391,10 @@ func TestWatchSeesEveryKindOfChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect(Change{"a", StatusChanged})
+	if err := s.PutLinkState(ctx, "h", "a", slice.LinkState{}); err != nil {
+		t.Fatal(err)
+	}
+	expect(Change{"a", LinkStateChanged})
 	if err := s.DeleteSlice(ctx, "a"); err != nil {
 		t.Fatal(err)
 	}

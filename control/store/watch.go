@@ -16,6 +16,7 @@ const (
 	SpecChanged      What = "spec" // also: the slice was created, or marked for deletion
 	OverridesChanged What = "overrides"
 	StatusChanged    What = "status"
+	LinkStateChanged What = "linkstate"
 	Gone             What = "gone"
 	// HostsChanged means that hosts were added, removed, lost or found, or that their description or policy
 	// changed. Slice is empty.
@@ -85,6 +86,8 @@ func (s *Store) change(e *clientv3.Event) (Change, bool) {
 		return Change{name, OverridesChanged}, true
 	case kind == "status" && !gone:
 		return Change{name, StatusChanged}, true
+	case kind == "linkstate" && !gone:
+		return Change{name, LinkStateChanged}, true
 	}
 	return Change{}, false
 }

@@ -17,6 +17,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime"
@@ -82,6 +83,7 @@ type Agent struct {
 	reports    *report.Reports
 	metrics    *metrics.Metrics
 	membership *membership
+	contact    *store.Contact
 	workers    int
 
 	wakes chan struct{} // something may be other than wanted: a pass is due
@@ -101,7 +103,8 @@ const (
 // New gives an agent, and adopts the network that an earlier one left.
 func New(ctx context.Context, cfg Config) (*Agent, error) {
 	contact := store.NewContact(cfg.Log)
-	a := &Agent{cfg: cfg, metrics: metrics.New(), workers: 3 * runtime.NumCPU(), wakes: make(chan struct{}, 1)}
+	a := &Agent{cfg: cfg, contact: contact, metrics: metrics.New(), workers: 3 * runtime.NumCPU(),
+		wakes: make(chan struct{}, 1)}
 	a.machine = machine.New(cfg.Runtime, cfg.Platform, a.Wake)
 	a.fastPath = fastpath.New(cfg.Log, a.metrics.Differed)
 	a.labels = labels.New(cfg.Log)
@@ -154,12 +157,26 @@ func (a *Agent) Run(ctx context.Context) error {
 		group.Go(func() { a.watchExits(running) })
 		group.Go(func() { a.reports.Run(running) })
 		group.Go(func() { a.fastPath.Watch(running, a.Wake) })
+		group.Go(func() { a.speakers.Advertise(running, a.driver) })
+		if a.cfg.Cluster != nil {
+			group.Go(func() { a.speakers.Flood(running, a.tellLinkState) })
+		}
 		a.passes(running)
 	}
 	if ctx.Err() != nil {
 		return nil
 	}
 	return context.Cause(running)
+}
+
+// tellLinkState tells other hosts what is unreserved at links of this host's routers.
+func (a *Agent) tellLinkState(ctx context.Context, name string, is slice.LinkState) error {
+	err := a.cfg.Store.PutLinkState(ctx, a.cfg.Host, name, is)
+	if errors.Is(err, store.ErrNotFound) { // the slice is gone
+		err = nil
+	}
+	a.contact.Note(err)
+	return err
 }
 
 // close lets go of the host, which stays as it is.

@@ -70,6 +70,14 @@ func (s *memoryStore) Watch(context.Context) (<-chan store.Change, error) { retu
 
 func (s *memoryStore) Generations(context.Context, string) (map[string]int64, error) { return nil, nil }
 
+func (s *memoryStore) LinkStates(context.Context, string) (map[string]slice.LinkState, error) {
+	return nil, nil
+}
+
+func (s *memoryStore) PutLinkState(context.Context, string, string, slice.LinkState) error {
+	return nil
+}
+
 func (s *memoryStore) Hosts(context.Context) ([]store.HostState, error) { return nil, nil }
 
 func (s *memoryStore) PutHost(context.Context, hosts.Host) error { return nil }

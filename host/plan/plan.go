@@ -30,6 +30,7 @@ type Input struct {
 	Awaited   map[string]string // by node: the host that may still run it, though it was moved here
 	Short     map[string]string // by node: what the host has not enough of (Admit)
 	Lost      Lost              // by node: ports that others have (Admit)
+	LinkState slice.LinkState   // of links at routers of other hosts, as these told it last
 	Corrupt   error             // the slice cannot be read: Spec has its name and id alone, and what runs stays
 	// Last is the slice as it was read last, if it is Corrupt; nil: not since this process began.
 	Last *Input

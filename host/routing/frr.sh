@@ -284,6 +284,8 @@ difference() {
 			if (key in new || covered(key) || stays(key)) continue
 			if (single(key) != "" && single(key) in set) continue
 			if (file == 3 && !(key in running)) continue
+			# It goes with "mpls-te on", and ospfd has no command to take it back alone.
+			if (last(key) ~ /^mpls-te router-address /) continue
 			split(last(key), word, " ")
 			if (word[1] == "neighbor" && word[3] == "remote-as") gone[word[2]] = 1
 			enter(parent(key))

@@ -21,6 +21,7 @@ func frrISIS(t *text, v view) {
 		t.line("lsp-gen-interval 1")
 		t.line("spf-delay-ietf init-delay 10 short-delay 100 long-delay 500 holddown 1000 time-to-learn 500")
 		t.line("log-adjacency-changes")
+		frrTE(t, v)
 	})
 }
 

@@ -13,6 +13,9 @@ func frrOSPF(t *text, v view) {
 			t.line("timers throttle lsa all 0")
 			t.line("timers lsa min-arrival 0")
 			t.line("maximum-paths %d", frrPaths)
+			// Also where nothing is said of links: ospfd drops all adjacencies when this changes.
+			t.line("capability opaque")
+			frrTE(t, v)
 		})
 	}
 	if v.speaks(true) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -193,6 +194,24 @@ func (d *Pass) reload(ctx context.Context, id sliver.ID, r routing.Rendered) err
 		}
 	}
 	return nil
+}
+
+// Configure has FRR's daemons in a node carry out lines of configuration, which no file has.
+func (d *Driver) Configure(ctx context.Context, id sliver.ID, lines []string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, reloadTimeout, fmt.Errorf("no answer for %v", reloadTimeout))
+	defer cancel()
+	all := slices.Concat([]string{"configure terminal"}, lines, []string{"end"})
+	_, err := d.run(ctx, id, []string{"vtysh", "-c", strings.Join(all, "\n")})
+	return err
+}
+
+// Started tells one start of FRR in a node from the next; empty: it does not run.
+func (d *Driver) Started(id sliver.ID) string {
+	f, err := d.Machine.Runtime.ReadFile(id, "/run/frr/zebra.pid", 64)
+	if err != nil {
+		return ""
+	}
+	return string(f.Data)
 }
 
 // run runs a command in a node and gives what it wrote to its standard error; if it fails, all that it wrote is part of

@@ -27,7 +27,8 @@ func (i *Inputs) Follow(ctx context.Context, changes <-chan store.Change, change
 			}
 			c = next
 		}
-		if c.What == store.StatusChanged && !i.awaits(c.Slice) {
+		if c.What == store.StatusChanged && !i.awaits(c.Slice) ||
+			c.What == store.LinkStateChanged && !i.isSignalled(c.Slice) {
 			continue
 		}
 		news, err := i.Load(ctx, c)

@@ -44,6 +44,7 @@ type Store interface {
 	Slice(ctx context.Context, name string) (*slice.Slice, store.Record, error)
 	Overrides(ctx context.Context, name string) (slice.Overrides, error)
 	Generations(ctx context.Context, name string) (map[string]int64, error)
+	LinkStates(ctx context.Context, name string) (map[string]slice.LinkState, error)
 }
 
 // Inputs is what a host is to have. Its methods may be called from many goroutines.

@@ -25,6 +25,8 @@ func (i *Inputs) Load(ctx context.Context, c store.Change) (news bool, err error
 	switch c.What {
 	case store.SpecChanged, store.OverridesChanged, store.StatusChanged, store.Gone:
 		names = []string{c.Slice}
+	case store.LinkStateChanged: // the next pass that asks for an LSP needs it, and none before
+		return false, i.loadLinkState(ctx, c.Slice)
 	case store.HostsChanged:
 		if news, err = i.loadHosts(ctx); err != nil || !news {
 			return false, err
@@ -137,6 +139,9 @@ func (i *Inputs) loadSlice(ctx context.Context, name string) error {
 	}
 	if err == nil && !record.Deleting {
 		next.Awaited, err = i.awaitedBy(ctx, spec)
+	}
+	if err == nil && !record.Deleting {
+		next.LinkState, err = i.linkStateOf(ctx, spec)
 	}
 	corrupt := errors.Is(err, store.ErrCorrupt)
 	if err != nil && !corrupt && !errors.Is(err, store.ErrNotFound) {

@@ -97,7 +97,7 @@ func (s *Speakers) stop(r *router) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.known, r.id)
-	delete(s.free, r.id)
+	s.forgetLocked(r.id)
 	for k, o := range s.entries {
 		if o.router == r {
 			o.router = nil

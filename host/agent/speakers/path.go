@@ -79,7 +79,9 @@ func link(s *slice.Slice, o *slice.Overrides, n *slice.Node, at *slice.Interface
 		l.Unreserved[p] = l.Reservable
 	}
 	if free != nil {
-		l.Unreserved = *free
+		for p, b := range free { // another host may have told it before the link became slower
+			l.Unreserved[p] = min(b, l.Reservable)
+		}
 	}
 	return l
 }

@@ -183,8 +183,12 @@ func (r *router) askedFor(k rsvp.Key) (bandwidth uint64, ok bool) {
 }
 
 func (r *router) bandwidth(b rsvp.Bandwidth) {
-	if is, ok := r.wanted().Interfaces[b.Interface]; ok {
-		r.all.setUnreserved(r.id, is.Name, b.Unreserved)
+	want := r.wanted()
+	if is, ok := want.Interfaces[b.Interface]; ok {
+		r.all.setUnreserved(r.id, want.Network.Name, is.Name, b)
+		if want.FloodsLinks {
+			r.all.setAdvertised(r.id, is.Name, b)
+		}
 	}
 }
 

@@ -9,7 +9,6 @@ package speakers
 
 import (
 	"log/slog"
-	"maps"
 	"net/netip"
 	"sync"
 	"time"
@@ -39,16 +38,14 @@ type Speakers struct {
 	ends    map[sliver.ID]*end // of speakers that have ended, or could not begin
 	later   *time.Timer        // asks for a pass, if something is to be tried again
 
-	mu      sync.Mutex // guards what follows; taken after that of a router
-	path    machine.DataPath
-	entries map[labels.Key]owner
-	broken  map[sliver.ID]error      // routers that cannot speak
-	known   map[sliver.ID]*router    // as running
-	free    map[sliver.ID]bandwidths // what is unreserved
+	mu       sync.Mutex // guards what follows; taken after that of a router
+	path     machine.DataPath
+	entries  map[labels.Key]owner
+	broken   map[sliver.ID]error   // routers that cannot speak
+	known    map[sliver.ID]*router // as running
+	flooding                       // what is unreserved
+	advertising
 }
-
-// bandwidths are what interfaces have unreserved, by their names.
-type bandwidths map[string][te.Priorities]uint64
 
 // owner is who has installed an entry.
 type owner struct {
@@ -70,7 +67,7 @@ const (
 func New(log *slog.Logger, wake func(), tell func(events.Event)) *Speakers {
 	return &Speakers{log: log, wake: wake, tell: tell, now: time.Now, speak: openSpeaker,
 		running: map[sliver.ID]*router{}, ends: map[sliver.ID]*end{}, broken: map[sliver.ID]error{},
-		known: map[sliver.ID]*router{}, free: map[sliver.ID]bandwidths{}}
+		known: map[sliver.ID]*router{}, flooding: newFlooding(), advertising: newAdvertising()}
 }
 
 // Sync makes these routers speak, and no others, and asks for their LSPs. path is nil where there is no data path.
@@ -272,45 +269,6 @@ func (s *Speakers) install(r *router, want *Router, c rsvp.LabelChange) error {
 	return nil
 }
 
-// databases are those of the networks for which a path is asked in one pass.
-type databases struct {
-	all  *Speakers
-	have map[uint16]*te.Database
-}
-
-// of gives the database of a router's network.
-func (d databases) of(r *Router) *te.Database {
-	id := r.Network.ID
-	if d.have[id] == nil {
-		d.have[id] = database(r.Network, r.Overrides, d.all.links(id))
-	}
-	return d.have[id]
-}
-
-// links gives what is known of the links of a network: of those at routers of this host.
-func (s *Speakers) links(network uint16) linkState {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	free := make(map[string]bandwidths, len(s.free))
-	for id, all := range s.free {
-		if id.Slice == network {
-			free[id.Node] = maps.Clone(all)
-		}
-	}
-	down := map[string]map[string]bool{}
-	for id, r := range s.wanted {
-		if id.Slice == network {
-			down[id.Node] = r.down()
-		}
-	}
-	return func(router, iface string) (*[te.Priorities]uint64, bool) {
-		if is, ok := free[router][iface]; ok {
-			return &is, down[router][iface]
-		}
-		return nil, down[router][iface]
-	}
-}
-
 // down are the interfaces of a router whose links are down.
 func (r *Router) down() map[string]bool {
 	all := map[string]bool{}
@@ -320,15 +278,6 @@ func (r *Router) down() map[string]bool {
 		}
 	}
 	return all
-}
-
-func (s *Speakers) setUnreserved(id sliver.ID, iface string, is [te.Priorities]uint64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.free[id] == nil {
-		s.free[id] = bandwidths{}
-	}
-	s.free[id][iface] = is
 }
 
 // Close ends all speakers. Labels stay: they lead on without them.

@@ -7,6 +7,7 @@ import (
 	"github.com/pergola-net/pergola/host/agent/labels"
 	"github.com/pergola-net/pergola/host/agent/observe"
 	"github.com/pergola-net/pergola/host/plan"
+	"github.com/pergola-net/pergola/host/routing"
 	"github.com/pergola-net/pergola/host/sliver"
 	"github.com/pergola-net/pergola/model/slice"
 	"github.com/pergola-net/pergola/model/unit"
@@ -24,6 +25,9 @@ type Router struct {
 	Tunnels    map[uint32]*slice.LSP // all of the network that are signalled, by ID
 	Network    *slice.Slice
 	Overrides  *slice.Overrides
+	Elsewhere  slice.LinkState // of the links at routers of other hosts
+	// FloodsLinks says that its daemons are to be told what is unreserved.
+	FloodsLinks bool
 }
 
 // Interface is an interface of such a router.
@@ -100,7 +104,8 @@ func (n *network) router(node *slice.Node) *Router {
 	}
 	r := &Router{Name: node.Name, NetNS: n.seen.NetNS[id], PID: n.seen.Slivers[id].PID, ID: address,
 		Space: labels.SpaceOf(id.Slice, node), Interfaces: map[int]Interface{}, Network: n.Spec,
-		Overrides: &n.Overrides, Tunnels: n.tunnels}
+		Overrides: &n.Overrides, Tunnels: n.tunnels, Elsewhere: n.LinkState,
+		FloodsLinks: routing.FloodsLinks(node)}
 	index := make(map[int]int, len(n.seen.Legs[id])) // of an interface, by its port
 	for inner, port := range n.seen.Legs[id] {
 		index[port] = inner

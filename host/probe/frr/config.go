@@ -9,9 +9,10 @@ import (
 	"strings"
 )
 
-// aside are lines that say nothing of how a router is configured, or that vtysh adds to what the daemons say.
+// aside are lines that say nothing of how a router is configured, or that vtysh adds to what the daemons say; and what
+// the agent tells zebra of the bandwidth of links.
 var aside = regexp.MustCompile(`^\s*(!|#|exit|end\s*$|frr (version|defaults)|Building|Current|hostname|domainname|` +
-	`(no )?service integrated-vtysh-config|username)`)
+	`(no )?service integrated-vtysh-config|username|link-params|enable\s*$|max-bw|max-rsv-bw|unrsv-bw)`)
 
 // Lines gives the lines of a configuration, each behind those of the contexts that it stands in. Order means nothing.
 func Lines(config string) map[string]bool {

@@ -53,6 +53,24 @@ func TestInterfaceOfWhichNothingIsSaidIsNoChange(t *testing.T) {
 	}
 }
 
+func TestWhatTheAgentTellsOfBandwidthIsNoChange(t *testing.T) {
+	told := strings.Replace(ofVtysh, "exit\n!\nrouter", ` link-params
+  enable
+  max-bw 1.25e+07
+  max-rsv-bw 1.25e+07
+  unrsv-bw 7 5e+06
+ exit-link-params
+exit
+!
+router`, 1)
+	if !Same(ofDaemons, told) {
+		t.Errorf("it is a change: %v", Difference(ofDaemons, told))
+	}
+	if Same(ofDaemons, strings.Replace(told, "  enable", "  enable\n  admin-grp 0x5", 1)) {
+		t.Error("a group of the link is no change")
+	}
+}
+
 func TestChangesAreSeen(t *testing.T) {
 	for name, other := range map[string]string{
 		"a line more":       strings.Replace(ofVtysh, "exit\n!\nrouter", " ip ospf cost 7\nexit\n!\nrouter", 1),

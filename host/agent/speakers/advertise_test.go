@@ -1,0 +1,95 @@
+package speakers
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/pergola-net/pergola/host/sliver"
+	"github.com/pergola-net/pergola/signalling/rsvp"
+)
+
+// daemons note what they were told, from the try with this number on.
+type daemons struct {
+	from    int
+	starts  atomic.Int32
+	mu      sync.Mutex // guards what follows
+	told    []string
+	refused int
+}
+
+func (d *daemons) Configure(_ context.Context, id sliver.ID, lines []string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.refused+1 < d.from {
+		d.refused++
+		return errors.New("no daemon")
+	}
+	d.told = append(d.told, id.Node+": "+strings.Join(lines, "|"))
+	return nil
+}
+
+func (d *daemons) Started(sliver.ID) string { return strconv.Itoa(int(d.starts.Load())) }
+
+func (d *daemons) all() []string {
+	synctest.Wait()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.told
+}
+
+func TestDaemonsAreToldOfLinks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSpeakers()
+		set := func(name string, is rsvp.Bandwidth) {
+			s.setUnreserved(routerB, "lab", name, is)
+			s.setAdvertised(routerB, name, is)
+		}
+		frr := &daemons{from: 3}
+		go s.Advertise(t.Context(), frr)
+		set("eth1", reserved(0))
+		set("eth2", rsvp.Bandwidth{}) // FRR floods no link without bandwidth
+		time.Sleep(floodAll / 2)
+		all := frr.all()
+		if len(all) != 1 || !strings.HasPrefix(all[0], "b: interface eth1|link-params|enable|") ||
+			!strings.Contains(all[0], "|max-bw 1000|max-rsv-bw 1000|unrsv-bw 0 1000|") ||
+			strings.Contains(all[0], "eth2") {
+			t.Fatalf("when daemons take it, they are told %q", all)
+		}
+		// One line for each priority, if a threshold is passed; else from time to time.
+		for _, b := range []uint64{10, 20, 500, 510} {
+			set("eth1", reserved(b))
+			synctest.Wait()
+		}
+		const some = "b: interface eth1|link-params|unrsv-bw 0 500|unrsv-bw 1 500|"
+		if all = frr.all(); len(all) != 2 || !strings.HasPrefix(all[1], some) {
+			t.Errorf("they are told %q, want last %q", all, some)
+		}
+		time.Sleep(2 * floodAll)
+		if all = frr.all(); len(all) != 3 || !strings.Contains(all[2], "|unrsv-bw 0 490|") {
+			t.Errorf("later they are told %q, want 490", all)
+		}
+		// Daemons that have started anew, and a router that speaks anew, are told everything.
+		frr.starts.Add(1)
+		time.Sleep(floodAll)
+		if all = frr.all(); len(all) != 4 || !strings.Contains(all[3], "|enable|") {
+			t.Errorf("after they have started anew, they are told %q", all)
+		}
+		s.mu.Lock()
+		s.forgetLocked(routerB)
+		s.mu.Unlock()
+		time.Sleep(2 * floodAll)
+		set("eth1", reserved(0))
+		time.Sleep(floodAll)
+		if all = frr.all(); len(all) != 5 || !slices.Contains(strings.Split(all[4], "|"), "enable") {
+			t.Errorf("after the router has started anew, they are told %q", all)
+		}
+	})
+}
