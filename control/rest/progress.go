@@ -69,7 +69,8 @@ func (s *server) progressNow(ctx context.Context, name string) (api.Progress, er
 // changed waits for a change that concerns the slice; false when there will be none.
 func changed(changes <-chan store.Change, name string) bool {
 	for c := range changes {
-		if c.What == store.Resync || c.What == store.HostsChanged || c.Slice == name {
+		ofSlice := c.Slice == name && c.What != store.LinkStateChanged // which is in no status
+		if c.What == store.Resync || c.What == store.HostsChanged || ofSlice {
 			return true
 		}
 	}

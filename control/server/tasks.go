@@ -144,7 +144,7 @@ func (s *server) collectGarbage(ctx context.Context) error {
 			s.reviewSlices(ctx)
 		case store.SpecChanged, store.Resync:
 			s.reviewSlices(ctx)
-		case store.OverridesChanged, store.StatusChanged, store.HostsChanged, store.LinkStateChanged:
+		case store.OverridesChanged, store.StatusChanged, store.LinkStateChanged, store.HostsChanged:
 		}
 	}
 	return nil

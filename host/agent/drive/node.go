@@ -196,9 +196,13 @@ func (d *Pass) reload(ctx context.Context, id sliver.ID, r routing.Rendered) err
 	return nil
 }
 
+// configureTimeout is how long FRR may take for a few lines: a user may have stopped it, and other routers wait.
+const configureTimeout = 5 * time.Second
+
 // Configure has FRR's daemons in a node carry out lines of configuration, which no file has.
 func (d *Driver) Configure(ctx context.Context, id sliver.ID, lines []string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, reloadTimeout, fmt.Errorf("no answer for %v", reloadTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, configureTimeout,
+		fmt.Errorf("no answer for %v", configureTimeout))
 	defer cancel()
 	all := slices.Concat([]string{"configure terminal"}, lines, []string{"end"})
 	_, err := d.run(ctx, id, []string{"vtysh", "-c", strings.Join(all, "\n")})
