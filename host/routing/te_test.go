@@ -2,6 +2,7 @@ package routing_test
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -46,21 +47,14 @@ func TestLinksAreFloodedWhereThereAreLSPs(t *testing.T) {
 					t.Fatalf("%v: %s", err, out)
 				}
 			}
+			// In FRR's words: its database of IS-IS often has only one end of a link (decision 029).
+			known := regexp.MustCompile(`"class-type-6":\s*0\.0+\s*\},\s*\{\s*"class-type-7":\s*777000\.0`)
 			testkit.Eventually(t, func() error {
 				out, err := l.Exec("r3", "vtysh", "-c", show)
-				if err != nil {
-					return err
+				if err == nil && !known.MatchString(out) {
+					err = fmt.Errorf("r3 knows %s", out)
 				}
-				db, err := frr.Database([]byte(out))
-				if err != nil {
-					return err
-				}
-				for _, l := range db.Links() {
-					if l.Unreserved[7] == 777_000 && l.Unreserved[6] == 0 {
-						return nil
-					}
-				}
-				return fmt.Errorf("r3 knows %+v", db.Links())
+				return err
 			}, time.Minute, "what is unreserved to be known at another router")
 			l.Slice.LSPs = nil
 			if said := apply(t, l, l.Slice.Node("r1")); said != "" {
