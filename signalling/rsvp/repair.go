@@ -3,6 +3,7 @@ package rsvp
 import (
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/pergola-net/pergola/signalling/rsvp/message"
 )
@@ -16,7 +17,7 @@ type repair struct {
 	// itself.
 	key   Key
 	steps []message.Step
-	told  bool // the routers on both sides; this waits for the next tick, so that labels come first
+	told  bool // the routers on both sides
 }
 
 // goRound sends an LSP through a bypass; false: there is none. Where node is true, the next router has failed.
@@ -33,10 +34,14 @@ func (r *Router) goRound(s *lsp, node bool) bool {
 	s.repair = &repair{bypass: d.bypass, steps: d.steps, key: s.key}
 	s.repair.key.Sender = r.backupSender(s, d.bypass)
 	r.install(s)
-	s.refresh = r.now
+	s.refresh = r.now + pause
 	r.schedule(s)
 	return true
 }
+
+// pause is how long messages of a repair wait, so that the labels of all LSPs come first, also where several links
+// fail.
+const pause = time.Millisecond
 
 // backupSender is an address of this router which is not that of the LSP's ingress, as this may be this router (RFC
 // 4090, section 6.1.1).

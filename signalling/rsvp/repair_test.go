@@ -1,11 +1,13 @@
 package rsvp
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/pergola-net/pergola/signalling/internal/tshark"
 	"github.com/pergola-net/pergola/signalling/rsvp/message"
 )
 
@@ -332,4 +334,27 @@ func TestTheBackupPathIsThatOfTheRFC(t *testing.T) {
 		!reflect.DeepEqual(route, want) || a.Flags != message.SharedStyle|message.LabelRecording {
 		t.Errorf("%+v", path)
 	}
+}
+
+// Wireshark finds nothing wrong with any message that routers send when a link fails, and when all is torn down.
+func TestTsharkDecodesAllThatIsSentInARepair(t *testing.T) {
+	w := ladder(t, 2)
+	var names []string
+	var messages [][]byte
+	w.sent = func(to end, b []byte) {
+		names = append(names, fmt.Sprintf("message %d, to router %d", len(names), to.router))
+		messages = append(messages, slices.Clone(b))
+	}
+	q := w.guarded(1, 400, 0, 1, 2, 3)
+	q.Attribute.Flags |= message.WantNodeBackup | message.WantBandwidthBackup
+	k := w.mustAdd(0, q)
+	w.mustAdd(1, w.bypass(2, 2, 1, 4, 2))
+	w.mustAdd(1, w.bypass(3, 2, 1, 5, 3))
+	w.run(testTick)
+	w.cut(1, 2, false)
+	w.run(3 * testRefresh)
+	w.repaired(k, 1)
+	w.removeLSP(0, k)
+	w.run(testTick)
+	tshark.Check(t, names, messages)
 }

@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/pergola-net/pergola/signalling/rsvp/message"
@@ -65,8 +66,9 @@ type Config struct {
 	// MaxBytes bounds the memory for what Paths and Resvs of other routers have in any length: routes, records, and
 	// objects that are passed on. Each LSP has a fixed size besides. 0: 512 MiB.
 	MaxBytes int
-	// Keys are as Interface.Keys, and for messages between the two ends of a bypass, which are no neighbours. Where
-	// an interface has keys and the router none, such messages are refused at it.
+	// Keys are as Interface.Keys, and for messages between the two ends of a bypass, which are no neighbours. Their
+	// IDs are others than those of interfaces, since sequence numbers of neighbours are followed by ID. Where an
+	// interface has keys and the router none, such messages are refused at it.
 	Keys []message.Key
 	// Sequence is where sequence numbers of signed messages begin: above those of before a restart. The time in
 	// nanoseconds will do.
@@ -248,10 +250,18 @@ func New(c Config) (*Router, error) {
 			return nil, fmt.Errorf("new RSVP router: interface %d with %s: wrong, or twice", i.Index,
 				i.Prefix)
 		}
+		if slices.ContainsFunc(i.Keys, c.hasKey) {
+			return nil, fmt.Errorf("new RSVP router: interface %d has a key with the ID of a router's one",
+				i.Index)
+		}
 		r.interfaces[i.Index] = newLink(i)
 		r.mark(r.interfaces[i.Index])
 	}
 	return r, nil
+}
+
+func (c Config) hasKey(k message.Key) bool {
+	return slices.ContainsFunc(c.Keys, func(o message.Key) bool { return o.ID == k.ID })
 }
 
 // Take gives what is to be done since the last call.

@@ -124,7 +124,7 @@ func (w *world) sign(k message.Key) {
 		for j := range n.config.Interfaces {
 			n.config.Interfaces[j].Keys = []message.Key{k}
 		}
-		n.config.Keys = []message.Key{k}
+		n.config.Keys = []message.Key{{ID: k.ID + 1, Algorithm: k.Algorithm, Secret: k.Secret}}
 		w.start(i)
 	}
 }
