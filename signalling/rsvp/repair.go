@@ -46,10 +46,10 @@ const pause = time.Millisecond
 // backupSender is an address of this router which is not that of the LSP's ingress, as this may be this router (RFC
 // 4090, section 6.1.1).
 func (r *Router) backupSender(s, bypass *lsp) netip.Addr {
-	if a := bypass.out.Prefix.Addr(); a != s.key.Sender {
-		return a
+	if r.config.ID != s.key.Sender {
+		return r.config.ID
 	}
-	return r.config.ID
+	return bypass.out.Prefix.Addr()
 }
 
 // tell sends the news of a repair to the ingress. The record of the Resv has it as well, for a PathErr can be lost.
@@ -98,7 +98,7 @@ func (r *Router) sendBackup(s *lsp) {
 	}
 	p := s.repair
 	m := message.Message{Type: message.Path, TTL: s.path.ttl - 1, Objects: []message.Object{s.key.Session,
-		s.backupHop(), r.timeValues(), message.ExplicitRoute{Steps: p.steps}, s.path.request}}
+		r.backupHop(s), r.timeValues(), message.ExplicitRoute{Steps: p.steps}, s.path.request}}
 	for _, o := range s.path.rest {
 		switch a := o.(type) {
 		case message.FastReroute: // what protects it is not protected
@@ -117,9 +117,10 @@ func (r *Router) sendBackup(s *lsp) {
 	r.through(s, m)
 }
 
-// backupHop is this router as the one where the bypass ends sees it.
-func (s *lsp) backupHop() message.Hop {
-	return message.Hop{Addr: s.repair.key.Sender, Handle: uint32(s.out.Index)}
+// backupHop is this router as the one where the bypass ends sees it: by an address to which packets are routed from
+// there.
+func (r *Router) backupHop(s *lsp) message.Hop {
+	return message.Hop{Addr: r.config.ID, Handle: uint32(s.out.Index)}
 }
 
 // through sends a message of a repaired LSP through its bypass, to the router where that ends.
@@ -128,7 +129,7 @@ func (r *Router) through(s *lsp, m message.Message) {
 	if b.resv == nil || b.out.Down {
 		return
 	}
-	r.far(m, Send{Interface: b.out.Index, Next: b.next, Source: s.repair.key.Sender, Dest: b.key.Session.End,
+	r.far(m, Send{Interface: b.out.Index, Next: b.next, Source: r.config.ID, Dest: b.key.Session.End,
 		Through: b.key})
 }
 

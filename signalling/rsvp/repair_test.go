@@ -235,6 +235,10 @@ func TestTheIngressRepairsItsOwnLSP(t *testing.T) {
 	w.check()
 	w.run(settled)
 	w.repaired(k, 0)
+	if b := w.routers[1].lsps[k].backups; len(b) != 1 || b[0].key.Sender != w.address(6, 0) ||
+		b[0].hop.Addr != idOf(0) {
+		t.Errorf("backups %+v", b)
+	}
 	w.removeLSP(0, k)
 	w.run(testTick)
 	w.empty(k)
@@ -323,7 +327,7 @@ func TestTheBackupPathIsThatOfTheRFC(t *testing.T) {
 	}
 	w.cut(1, 2, false)
 	w.run(testTick)
-	sender := w.address(4, 1)
+	sender := idOf(1)
 	session, _ := message.Of[message.Session](path)
 	template, _ := message.Of[message.SenderTemplate](path)
 	hop, _ := message.Of[message.Hop](path)

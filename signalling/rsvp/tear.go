@@ -141,7 +141,7 @@ func (r *Router) resvErr(s *lsp, style message.Style, spec message.Flowspec, e m
 	}
 	if s.repair != nil {
 		r.through(s, message.Message{Type: message.ResvErr, TTL: ttl, Objects: []message.Object{s.key.Session,
-			s.backupHop(), e, style, spec, s.repair.key.filter()}})
+			r.backupHop(s), e, style, spec, s.repair.key.filter()}})
 		return
 	}
 	hop := message.Hop{Addr: s.out.Prefix.Addr(), Handle: uint32(s.out.Index)}
@@ -152,7 +152,7 @@ func (r *Router) resvErr(s *lsp, style message.Style, spec message.Flowspec, e m
 func (r *Router) pathTear(s *lsp) {
 	if s.repair != nil {
 		r.through(s, message.Message{Type: message.PathTear, TTL: ttl, Objects: []message.Object{s.key.Session,
-			s.backupHop(), s.repair.key.template(), s.path.tspec}})
+			r.backupHop(s), s.repair.key.template(), s.path.tspec}})
 	}
 	hop := message.Hop{Addr: s.out.Prefix.Addr(), Handle: uint32(s.out.Index)}
 	r.send(s.out, s.next, s.key.Sender, s.key.Session.End, message.Message{Type: message.PathTear, TTL: ttl,
