@@ -9,7 +9,7 @@ func (w *world) sendFar(i int, s Send) {
 	var ok bool
 	if s.Through != (Key{}) {
 		if w.routers[i].installed[s.Through].Key != s.Through {
-			w.t.Fatalf("router %d sends through %s, which is not up", i, s.Through)
+			return // it has gone down by the same input, after the message was made
 		}
 		var what string
 		to, what = w.carry(s.Through, i)
