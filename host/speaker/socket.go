@@ -93,10 +93,14 @@ func (s *socket) receive() (rsvp.Packet, error) {
 }
 
 // send sends to a neighbour at an interface. Where direct, the packet is for the neighbour itself, without Router
-// Alert. Else it is for the one that the message names, and the kernel's route has to lead to the neighbour.
+// Alert. Else it is for the one that the message names, and the kernel's route has to lead to the neighbour. What goes
+// between the ends of a bypass goes as the kernel's routes lead.
 func (s *socket) send(m rsvp.Send, direct bool) error {
-	to, options := m.Dest, routerAlert
-	if direct || !m.RouterAlert {
+	to, index, options := m.Dest, m.Interface, routerAlert
+	switch {
+	case index == 0 || m.Through != (rsvp.Key{}):
+		index, options = 0, nil
+	case direct || !m.RouterAlert:
 		to, options = m.Next, nil
 	}
 	if len(m.Message) < commonSize || !to.Is4() || !m.Source.Is4() {
@@ -112,7 +116,7 @@ func (s *socket) send(m rsvp.Send, direct bool) error {
 	if err := s.raw.SetWriteDeadline(time.Now().Add(sendTime)); err != nil {
 		return err
 	}
-	if err := s.raw.WriteTo(&header, m.Message, &ipv4.ControlMessage{IfIndex: m.Interface}); err != nil {
+	if err := s.raw.WriteTo(&header, m.Message, &ipv4.ControlMessage{IfIndex: index}); err != nil {
 		return fmt.Errorf("send a message of RSVP to %s: %w", to, err)
 	}
 	return nil

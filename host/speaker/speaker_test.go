@@ -287,6 +287,46 @@ func TestASpeakerThatBeginsAnewGetsItsLSPsBack(t *testing.T) {
 	}
 }
 
+// The link to c fails for a, and c does not see it: the LSP goes by b, with messages between a and d, which are no
+// neighbours. Of c, the state expires.
+func TestARepairedLSPLivesByMessagesBetweenTheEndsOfItsBypass(t *testing.T) {
+	l := newLab(t)
+	a, d := l.speakers["a"], l.speakers["d"]
+	q := request(1, 1000, linkAddress(2, 1), linkAddress(3, 1))
+	q.Attribute.Flags = message.LocalProtection
+	bypass := request(2, 0, linkAddress(0, 1), linkAddress(1, 1))
+	round, err := l.network.Nodes["a"].Index("to-c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bypass.Bypass = round
+	for _, q := range []rsvp.Request{q, bypass} {
+		if err := a.Add(q); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.leadsBy(q.Key, "a", "c", "d")
+	l.leadsBy(bypass.Key, "a", "b", "d")
+	if err := a.SetLink(round, false); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Await(t, func() bool { _, there := l.speakers["c"].entry(q.Key); return !there }, patience,
+		"the old way to expire")
+	out, _ := a.entry(q.Key)
+	by, _ := a.entry(bypass.Key)
+	in, there := d.entry(q.Key)
+	if !there || out.Out != in.In || out.Interface != by.Interface || out.Bypass != by.Out {
+		t.Errorf("a has %+v, and d %+v", out, in)
+	}
+	if kinds := a.kinds(); index(kinds, rsvp.Repaired) < 0 || index(kinds, rsvp.Down) >= 0 {
+		t.Errorf("a says %v", kinds)
+	}
+	if err := a.Remove(q.Key); err != nil {
+		t.Fatal(err)
+	}
+	l.leadsBy(q.Key)
+}
+
 // What a router has not got is told at the ingress.
 func TestARefusalComesBack(t *testing.T) {
 	l := newLab(t)

@@ -2,6 +2,7 @@ package rsvp
 
 import (
 	"errors"
+	"net/netip"
 
 	"github.com/pergola-net/pergola/signalling/rsvp/message"
 )
@@ -39,34 +40,60 @@ func (w *window) fresh(n uint64) bool {
 // errUnauthentic is the error of a message that is forged or was replayed; the counters say which.
 var errUnauthentic = errors.New("not authentic")
 
-// decode reads a message, which has to be authentic where the interface has keys.
-func (r *Router) decode(in *link, b []byte) (message.Message, error) {
-	if len(in.Keys) == 0 {
-		return message.Decode(b)
+// signer is a router that is no neighbour, and its key.
+type signer struct {
+	router netip.Addr
+	key    uint64
+}
+
+// decode reads a message, which has to be authentic where the interface has keys. It tells whether the message is from
+// beyond the link, by a bypass: then it is by the router's keys.
+func (r *Router) decode(in *link, b []byte) (m message.Message, beyond bool, err error) {
+	m, err = message.Decode(b)
+	peer, beyond := r.beyond(m)
+	keys := in.Keys
+	if beyond {
+		keys = r.config.Keys
 	}
-	m, err := message.Verify(b, in.Keys...)
+	if len(in.Keys) == 0 && len(keys) == 0 {
+		return m, beyond, err
+	}
+	m, err = message.Verify(b, keys...)
 	i, ok := message.Of[message.Integrity](m)
 	if !ok {
 		r.Counters.Forged++
-		return message.Message{}, errUnauthentic
+		return message.Message{}, false, errUnauthentic
 	}
-	w := in.windows[i.KeyID]
-	if w == nil {
-		w = &window{}
-		in.windows[i.KeyID] = w
-	}
-	if !w.fresh(i.Sequence) {
+	if !r.window(in, signer{peer, i.KeyID}).fresh(i.Sequence) {
 		r.Counters.Replayed++
-		return message.Message{}, errUnauthentic
+		return message.Message{}, false, errUnauthentic
 	}
-	return m, err
+	return m, beyond, err
 }
 
-// encode signs a message by the interface's first key.
-func (r *Router) encode(l *link, m message.Message) ([]byte, error) {
-	if len(l.Keys) == 0 {
+// window is that of a key of neighbours, or of a router beyond the link.
+func (r *Router) window(in *link, by signer) *window {
+	w := in.windows[by.key]
+	if by.router.IsValid() {
+		w = r.windows[by]
+	}
+	if w != nil {
+		return w
+	}
+	w = &window{}
+	if by.router.IsValid() {
+		r.windows[by] = w
+	} else {
+		in.windows[by.key] = w
+	}
+	return w
+}
+
+// encode signs a message by the first key.
+func (r *Router) encode(keys []message.Key, m message.Message) ([]byte, error) {
+	if len(keys) == 0 {
 		return m.Encode()
 	}
 	r.sequence++
-	return m.Sign(l.Keys[0], r.sequence, 0)
+	return m.Sign(keys[0], r.sequence, 0)
 }

@@ -200,3 +200,36 @@ func BenchmarkRefresh(b *testing.B) {
 	b.ReportMetric(float64(w.sent[message.Path]+w.sent[message.Resv]), "full")
 	b.ReportMetric(0, "ns/op")
 }
+
+// BenchmarkRepair is a link with 1,000 protected LSPs that fails: changing their labels, which is all that packets wait
+// for, and then the messages of the router before the link.
+func BenchmarkRepair(b *testing.B) {
+	const many = 1000
+	var labels, messages time.Duration
+	for range b.N {
+		w := ladder(b, 2)
+		for i, n := range w.routers {
+			n.config.LastLabel = 4 * many
+			w.start(i)
+		}
+		for i := range uint16(many) {
+			w.mustAdd(0, w.guarded(i, 0, 0, 1, 2, 3))
+		}
+		w.mustAdd(1, w.bypass(many, 2, 1, 4, 2))
+		w.run(2 * testTick)
+		r := w.routers[1].Router
+		before := processorTime(b)
+		r.SetLink(w.now, w.index(1, 2), false)
+		out := r.Take()
+		between := processorTime(b)
+		r.Tick(w.now + pause)
+		told := r.Take()
+		labels, messages = labels+between-before, messages+processorTime(b)-between
+		if len(out.Labels) != many || len(told.Send) != 3*many {
+			b.Fatalf("%d labels, %d messages", len(out.Labels), len(told.Send))
+		}
+	}
+	b.ReportMetric(float64(labels.Microseconds())/1000/float64(b.N), "ms-labels")
+	b.ReportMetric(float64(messages.Microseconds())/1000/float64(b.N), "ms-messages")
+	b.ReportMetric(0, "ns/op")
+}

@@ -45,10 +45,10 @@ func (n *node) wrong(owners map[Key]int) string {
 		}
 	}
 	for _, e := range entries {
-		if e.HasIn && n.interfaces[e.From].Down || e.HasOut && n.interfaces[e.Interface].Down {
+		if e.HasIn && e.From != 0 && n.interfaces[e.From].Down || e.HasOut && n.interfaces[e.Interface].Down {
 			return fmt.Sprintf("%+v is by a link that is down", e)
 		}
-		if s := n.lsps[e.Key]; s != nil && s.out != nil && !s.path.allowed(s.out) {
+		if s := n.lsps[e.Key]; s != nil && s.out != nil && s.repair == nil && !s.path.allowed(s.out) {
 			return fmt.Sprintf("%+v is by a link that the affinities do not allow", e)
 		}
 		if have := n.has(e); have != e {
@@ -62,7 +62,7 @@ func (n *node) wrong(owners map[Key]int) string {
 				labels++
 			}
 		}
-		if e.HasOut {
+		if s := n.lsps[e.Key]; e.HasOut && (s == nil || s.repair == nil) { // else it holds what the bypass has
 			if held[e.Interface] == nil {
 				held[e.Interface] = map[Key]hold{}
 			}
@@ -230,8 +230,7 @@ func (l *link) wrong(want map[Key]hold, recovering bool) string {
 
 // walk follows a packet from the ingress by labels.
 func (w *world) walk(k Key, router int) string {
-	e, ok := w.routers[router].installed[k]
-	if !ok {
+	if _, ok := w.routers[router].installed[k]; !ok {
 		failed := slices.ContainsFunc(w.routers[router].events,
 			func(e Event) bool { return e.Kind == Failed && e.Key == k })
 		if !failed {
@@ -239,42 +238,70 @@ func (w *world) walk(k Key, router int) string {
 		}
 		return ""
 	}
-	const none = -1
-	label := none // of the packet
-	for hops := 0; ; hops++ {
-		if hops > len(w.routers) {
-			return "a loop"
-		}
-		if e.HasIn && (e.In != message.ImplicitNull && label != int(e.In) ||
-			e.In == message.ImplicitNull && label != none) {
-			return fmt.Sprintf("a packet with label %d comes to router %d, which has %+v", label, router, e)
-		}
-		switch e.Operation() {
-		case Push, Swap:
-			label = int(e.Out)
-		case Pop, Plain, Deliver:
-			label = none
-		case Nothing:
-		}
-		if label >= 0 && label != 0 && label < 16 {
-			return fmt.Sprintf("router %d sends label %d", router, label)
-		}
-		if !e.HasOut {
-			break
-		}
-		to := w.routers[router].peers[e.Interface]
-		next, ok := w.routers[to.router].installed[k]
-		if !ok || !next.HasIn || next.In != e.Out || next.From != to.index {
-			return fmt.Sprintf("router %d sends label %d to router %d, which has %+v", router, e.Out,
-				to.router, next)
-		}
-		router, e = to.router, next
-	}
-	if label != none {
-		return fmt.Sprintf("a packet still has label %d at the end", label)
-	}
-	if idOf(router) != k.Session.End {
-		return fmt.Sprintf("it ends at router %d", router)
+	at, what := w.carry(k, router)
+	switch {
+	case what != "":
+		return what
+	case idOf(at.router) != k.Session.End:
+		return fmt.Sprintf("it ends at router %d", at.router)
 	}
 	return ""
+}
+
+// carry follows a packet of an LSP from a router where it begins, by whatever labels it meets, and gives the interface
+// by which it comes to the end; else what happens to it.
+func (w *world) carry(k Key, router int) (at end, what string) {
+	at.router = router
+	e, stack := w.routers[router].installed[k], []message.Label{} // the top is the last
+	bare := false                                                 // it has no label of the LSP any more
+	for range 3 * len(w.routers) {
+		if e.Key == k {
+			bare = e.Operation() == Pop || e.Operation() == Plain
+		}
+		stack = stack[:max(len(stack)-1, 0)]
+		switch e.Operation() {
+		case Push, Swap:
+			stack = append(stack, e.Out)
+		case Pop, Plain, Deliver, Nothing:
+		}
+		if e.Bypass != 0 {
+			stack = append(stack, e.Bypass)
+		}
+		if e.HasOut {
+			if w.routers[at.router].config.Interfaces[e.Interface-1].Down {
+				return at, fmt.Sprintf("router %d sends it by a link that is down", at.router)
+			}
+			at = w.routers[at.router].peers[e.Interface]
+		}
+		n := w.routers[at.router]
+		if last := len(stack) - 1; last > 0 && stack[last] < firstLabel { // of a bypass: what is below counts
+			stack = stack[:last]
+		}
+		if len(stack) == 0 {
+			e, ok := n.installed[k]
+			if !ok || e.HasOut || !e.HasIn || bare != (e.In == message.ImplicitNull) {
+				return at, fmt.Sprintf("a packet without a label comes to router %d, which has %+v",
+					at.router, e)
+			}
+			return at, ""
+		}
+		var ok bool
+		e, ok = n.meets(stack[len(stack)-1], at.index, k)
+		if !ok || len(stack) == 1 && !bare && e.Key != k {
+			return at, fmt.Sprintf("a packet with labels %d comes to router %d by %d, which has %+v", stack,
+				at.router, at.index, e)
+		}
+	}
+	return at, "a loop"
+}
+
+// meets is the entry for a label: those that say nothing but that they are the last one are of the LSP that is looked
+// for.
+func (n *node) meets(label message.Label, index int, k Key) (Entry, bool) {
+	for _, e := range n.installed {
+		if e.comesBy(index) && e.In == label && (label >= firstLabel || e.Key == k) {
+			return e, true
+		}
+	}
+	return Entry{}, false
 }

@@ -19,6 +19,13 @@ func (w *world) gracefully() string {
 			number[k.Session]++
 		}
 	}
+	for _, n := range w.routers { // what is repaired does not last over a restart of a router of its bypass
+		for k, s := range n.lsps {
+			if s.repair != nil {
+				delete(up, k)
+			}
+		}
+	}
 	w.restartSome()
 	for _, n := range w.routers {
 		for _, e := range n.events {

@@ -157,12 +157,15 @@ func sortedPlaces[V any](set map[place]V) []place {
 // they come back with the neighbour.
 func (r *Router) abandon(p place) {
 	for _, s := range r.sorted(func(s *lsp) bool { return s.goesTo(p) && s.resv != nil }) {
+		if r.goRound(s, true) {
+			continue
+		}
 		e := problem(message.NoRoute)
 		if s.in == nil {
 			e.Node = r.config.ID
 			r.event(Failed, s.key, e, nil)
 		} else {
-			r.pathErr(s.in, s.path.hop.Addr, s.path, e)
+			r.pathErrs(s, e)
 			r.resvTear(s)
 		}
 		r.unreserve(s)
@@ -170,7 +173,7 @@ func (r *Router) abandon(p place) {
 }
 
 func (s *lsp) goesTo(p place) bool {
-	return s.out != nil && s.out.Index == p.index && s.next == p.addr
+	return s.out != nil && s.repair == nil && s.out.Index == p.index && s.next == p.addr
 }
 
 func (s *lsp) comesFrom(p place) bool {

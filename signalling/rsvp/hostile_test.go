@@ -108,6 +108,56 @@ func FuzzReceive(f *testing.F) {
 	})
 }
 
+// goneRound is a network in which router 1 repairs an LSP, by a bypass to router 2, and what these two were sent for
+// it.
+func goneRound(t testing.TB) (*world, [][]byte) {
+	t.Helper()
+	w := ladder(t, 2)
+	w.mustAdd(0, w.guarded(1, 400, 0, 1, 2, 3))
+	w.mustAdd(1, w.bypass(2, 2, 1, 4, 2))
+	w.mustAdd(1, w.bypass(3, 2, 1, 5, 3))
+	w.run(testTick)
+	var seeds [][]byte
+	w.sent = func(to end, b []byte) {
+		if to.router == 1 || to.router == 2 {
+			seeds = append(seeds, b)
+		}
+	}
+	w.cut(1, 2, false)
+	w.run(3 * testRefresh)
+	return w, seeds
+}
+
+// FuzzReceiveInARepair has anything be sent to the routers at both ends of a bypass: their tables agree after it, and
+// after all that they wait for.
+func FuzzReceiveInARepair(f *testing.F) {
+	_, seeds := goneRound(f)
+	for _, b := range seeds {
+		for _, kind := range append([]byte{b[1]}, 3, 4, 5, 6) { // errors and teardowns of the LSP as well
+			b := append([]byte(nil), b...)
+			b[1] = kind
+			f.Add(b, byte(0))
+			f.Add(b, byte(1))
+		}
+	}
+	f.Fuzz(func(t *testing.T, b []byte, to byte) {
+		if len(b) > 4 {
+			clear(b[2:4])
+		}
+		w, _ := goneRound(t)
+		n, p := w.routers[1], arrived(w.index(1, 4), idOf(2), b)
+		if to&1 != 0 {
+			n, p = w.routers[2], arrived(w.index(2, 4), w.address(4, 1), b)
+		}
+		n.Receive(w.now, p)
+		n.settle(t)
+		n.Tick(w.now + time.Second)
+		n.settle(t)
+		n.Tick(w.now + settled)
+		n.settle(t)
+	})
+}
+
 // settle takes what a router wants to be done, and compares its tables.
 func (n *node) settle(t testing.TB) {
 	t.Helper()

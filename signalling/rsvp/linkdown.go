@@ -38,20 +38,30 @@ func (r *Router) SetLink(now time.Duration, index int, up bool) {
 // sever tears an LSP down whose link is down. The error names the link by this router's address on it, so that the
 // ingress can avoid it (RFC 3209, section 7.3: no route available toward destination).
 func (r *Router) sever(s *lsp, l *link) {
+	switch {
+	case s.in == l && s.path.protected():
+		r.outlive(s)
+	case s.in == l:
+		r.remove(s, false, true)
+	case s.repair != nil || r.goRound(s, false):
+	default:
+		r.lose(s, l)
+	}
+}
+
+// lose gives up what an LSP has behind a link.
+func (r *Router) lose(s *lsp, l *link) {
 	e := problem(message.NoRoute)
 	e.Node = l.Prefix.Addr()
-	switch s.in {
-	case l:
-		r.remove(s, false, true)
-	case nil:
+	if s.in == nil {
 		r.event(Failed, s.key, e, nil)
 		r.unreserve(s)
 		r.reroute(s)
-	default:
-		e.Flags = message.PathStateRemoved
-		r.pathErr(s.in, s.path.hop.Addr, s.path, e)
-		r.remove(s, true, true)
+		return
 	}
+	e.Flags = message.PathStateRemoved
+	r.pathErrs(s, e)
+	r.remove(s, true, true)
 }
 
 // reroute finds another way for an LSP that begins here, and has no reservation.

@@ -18,7 +18,7 @@ const (
 // Operation is what is done at a router to packets of an LSP.
 type Operation string
 
-// Operations.
+// Operations. Bypass is pushed after each of those that send packets on, if there is one.
 const (
 	Push    Operation = "push"    // they begin here: Out is put on, and they are sent to Next
 	Plain   Operation = "plain"   // they begin here, and are sent to Next, the egress, without a label

@@ -33,6 +33,12 @@ type lsp struct {
 	kept   *Entry
 	stored int  // bytes, see footprint.go
 	unsure bool // the next router has restarted, and its Resv has not come again
+	// Of local protection: repair is how the LSP goes round a failure behind this router, backups are the ways by
+	// which it comes round one before it. lapsed: it comes by these alone. around: at the ingress, it is known to
+	// be repaired.
+	repair         *repair
+	backups        []*backup
+	lapsed, around bool
 }
 
 // path is what a Path says.
@@ -102,6 +108,10 @@ func (r *Router) receivePath(in *link, m message.Message) {
 		r.Counters.Malformed++
 		return
 	}
+	if s := r.mergesInto(p.key); s != nil {
+		r.receiveBackup(s, p)
+		return
+	}
 	if !in.Prefix.Contains(p.hop.Addr) || r.own(p.hop.Addr) {
 		r.Counters.Foreign++
 		return
@@ -116,7 +126,9 @@ func (r *Router) receivePath(in *link, m message.Message) {
 		return
 	}
 	fresh := lsp{key: p.key, path: p, in: in, expires: r.now + lifetime(p.period)}
-	if e := r.inherit(s, &fresh, r.routeLSP(&fresh)); e.Code != 0 {
+	if s != nil && s.repair != nil && reflect.DeepEqual(s.path.route, p.route) { // it has left its route already
+		fresh.out, fresh.next, fresh.steps = s.out, s.next, s.steps
+	} else if e := r.inherit(s, &fresh, r.routeLSP(&fresh)); e.Code != 0 {
 		r.pathErr(in, p.hop.Addr, p, e)
 		return
 	}
@@ -148,14 +160,14 @@ func (r *Router) update(s *lsp, fresh lsp, h heard) {
 		return
 	}
 	changed := s.in != in || !samePath(s.path, p)
-	moved := s.in != in || s.path.hop != p.hop
+	moved := s.in != in || s.path.hop != p.hop || s.lapsed || s.path.protected() != p.protected()
 	r.meet(s, -1)
-	s.path, s.in, s.steps, s.expires = p, in, fresh.steps, fresh.expires
+	s.path, s.in, s.steps, s.expires, s.lapsed = p, in, fresh.steps, fresh.expires, false
 	r.meet(s, 1)
 	r.weigh(s)
 	r.schedule(s)
 	r.remember(&s.heard, h, false, s)
-	if s.resv != nil && s.out != nil { // the holding priority may be another one
+	if s.resv != nil && s.out != nil && s.repair == nil { // the holding priority may be another one
 		held := s.holdShared(s.resv.bandwidth, s.resv.style == message.SharedExplicit)
 		r.hold(s, &held)
 	}
@@ -164,7 +176,7 @@ func (r *Router) update(s *lsp, fresh lsp, h heard) {
 	}
 	switch {
 	case s.resv == nil:
-	case moved && s.out != nil: // another router is before this one, and has no label yet
+	case moved && (s.out != nil || !changed): // another router is before this one, and has no label yet
 		r.install(s)
 		r.sendResvs([]*lsp{s})
 	case p.hinted || r.recovers(place{in.Index, p.hop.Addr}): // it is the same one, and has restarted
@@ -323,6 +335,10 @@ func problem(value uint16) message.ErrorSpec {
 func (r *Router) sendPath(s *lsp) {
 	s.refresh = r.now + r.jittered()
 	defer r.schedule(s)
+	if s.repair != nil {
+		r.sendBackup(s)
+		return
+	}
 	if s.path.ttl <= 1 || r.awaits(place{s.out.Index, s.next}) {
 		return
 	}

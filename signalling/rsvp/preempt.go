@@ -70,7 +70,7 @@ func (r *Router) preempt(winner *lsp) {
 			r.unreserve(victim)
 			continue
 		}
-		r.pathErr(victim.in, victim.path.hop.Addr, victim.path, e)
+		r.pathErrs(victim, e)
 		r.remove(victim, true, true)
 	}
 }

@@ -22,6 +22,11 @@ type Request struct {
 	// Replaces is an LSP of the same session that is torn down when this one is up: make before break. Both need
 	// SharedStyle, so that they share what they reserve. 0: none.
 	Replaces uint16
+	// Bypass is the interface that the LSP is a bypass for (RFC 4090, facility backup): where it ends is a router
+	// behind that interface, the next one or one that follows. 0: it is none. LSPs by that interface which ask for
+	// LocalProtection, and go through that router, go on by the bypass when the interface or the router behind it
+	// fails. Of several, one past the next router is for those that ask for WantNodeBackup.
+	Bypass int
 }
 
 const (
@@ -47,6 +52,13 @@ func (r *Router) Add(now time.Duration, q Request) error {
 		r.lsps[q.replaced()] == nil):
 		return fmt.Errorf("add %s: LSP %d to replace is not there, or the two share no reservation", k,
 			q.Replaces)
+	}
+	if err := r.checkBypass(q); err != nil {
+		return err
+	}
+	if a.Flags&message.LocalProtection != 0 { // RFC 4090, section 6: so routers know the labels of others
+		a.Flags |= message.LabelRecording
+		q.Record = true
 	}
 	if a.Affinities != nil {
 		own := *a.Affinities
@@ -77,12 +89,27 @@ func (r *Router) Add(now time.Duration, q Request) error {
 	if s.out == nil {
 		return fmt.Errorf("add %s: it would end where it begins", k)
 	}
+	if s.out.Index == q.Bypass {
+		return fmt.Errorf("add %s: it goes by interface %d, for which it is to be a bypass", k, q.Bypass)
+	}
 	if e := r.early(s); e.Code != 0 {
 		return refused(s, e)
 	}
 	r.add(s)
+	r.noteBypass(s, true)
 	r.bind(s)
 	r.sendPath(s)
+	return nil
+}
+
+func (r *Router) checkBypass(q Request) error {
+	switch {
+	case q.Bypass == 0:
+	case r.interfaces[q.Bypass] == nil:
+		return fmt.Errorf("add %s: a bypass for interface %d, which is not there", q.Key, q.Bypass)
+	case q.Attribute.Flags&message.LocalProtection != 0:
+		return fmt.Errorf("add %s: a bypass for interface %d is not protected itself", q.Key, q.Bypass)
+	}
 	return nil
 }
 

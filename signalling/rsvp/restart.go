@@ -38,7 +38,7 @@ func (r *Router) Adopt(now time.Duration, entries []Entry) error {
 		keys[k], labels[e.In] = true, true
 	}
 	for _, e := range entries {
-		if e.HasIn && !r.usable(e.From) || e.HasOut && !r.usable(e.Interface) {
+		if e.HasIn && e.From != 0 && !r.usable(e.From) || e.HasOut && !r.usable(e.Interface) {
 			r.out.Labels = append(r.out.Labels, LabelChange{Remove: true, Entry: e})
 			continue
 		}
@@ -60,6 +60,9 @@ func (r *Router) usable(index int) bool {
 	l := r.interfaces[index]
 	return l != nil && !l.Down
 }
+
+// comesBy tells whether packets can meet an entry by an interface.
+func (e Entry) comesBy(index int) bool { return e.HasIn && (e.From == index || e.From == 0) }
 
 func (e Entry) named() bool { return e.Key.Session.End.IsValid() }
 
@@ -102,7 +105,7 @@ func (r *Router) claimed(s, fresh *lsp) *Entry {
 	if !fresh.path.hinted {
 		return nil
 	}
-	if e := r.adopted[nameless(fresh.path.hint)]; e != nil && fresh.in != nil && e.From == fresh.in.Index {
+	if e := r.adopted[nameless(fresh.path.hint)]; e != nil && fresh.in != nil && e.comesBy(fresh.in.Index) {
 		return e
 	}
 	return nil

@@ -86,7 +86,9 @@ func (r *Router) receiveResv(in *link, m message.Message) {
 		r.Counters.Malformed++
 		return
 	}
-	v.heard = r.acknowledge(in, v.hop.Addr, m)
+	if r.repairedBy(v.flows[0].key) == nil {
+		v.heard = r.acknowledge(in, v.hop.Addr, m)
+	}
 	var changed []*lsp
 	for _, f := range v.flows {
 		s := r.downstream(f.key, in, v.hop.Addr)
@@ -110,12 +112,15 @@ func (r *Router) receiveResv(in *link, m message.Message) {
 
 // downstream finds the LSP of which a message came from the next router.
 func (r *Router) downstream(k Key, in *link, hop netip.Addr) *lsp {
+	if s := r.repairedBy(k); s != nil {
+		return s
+	}
 	s := r.lsps[k]
 	if s == nil {
 		r.Counters.Stateless++
 		return nil
 	}
-	if s.out != in || s.next != hop {
+	if s.out != in || s.next != hop || s.repair != nil {
 		r.Counters.Foreign++
 		return nil
 	}
@@ -154,7 +159,7 @@ func (r *Router) reserve(s *lsp, v reservations, f flow) bool {
 	}
 	h := s.holdShared(fresh.bandwidth, fresh.style == message.SharedExplicit)
 	has := s.kept != nil && fresh.bandwidth <= s.kept.Bandwidth // since before a restart
-	refused := !has && !s.out.admits(s.key, h, s.path.priority.Setup)
+	refused := !has && s.repair == nil && !s.out.admits(s.key, h, s.path.priority.Setup)
 	switch {
 	case !refused:
 	case old != nil || s.kept == nil:
@@ -167,7 +172,7 @@ func (r *Router) reserve(s *lsp, v reservations, f flow) bool {
 	if old == nil && s.in != nil {
 		var ok bool
 		if fresh.in, ok = r.givenLabel(s); !ok {
-			r.pathErr(s.in, s.path.hop.Addr, s.path, problem(message.LabelAllocation))
+			r.pathErrs(s, problem(message.LabelAllocation))
 			return false
 		}
 	}
@@ -177,16 +182,29 @@ func (r *Router) reserve(s *lsp, v reservations, f flow) bool {
 		r.remember(&fresh.heard, v.heard, true, s)
 	}
 	r.weigh(s)
-	r.hold(s, &h)
-	r.preempt(s)
-	r.install(s)
-	if old == nil && s.in == nil {
-		r.up(s)
+	if s.repair == nil {
+		r.hold(s, &h)
+		r.preempt(s)
 	}
+	r.install(s)
+	r.reserved(s, old)
 	if refused {
 		r.refuseResv(s, v, f)
 	}
 	return true
+}
+
+// reserved tells who depends on it of a reservation that is new or another one.
+func (r *Router) reserved(s *lsp, old *resv) {
+	if old == nil || old.out != s.resv.out {
+		r.bypassChanged(s)
+	}
+	if old == nil && s.in == nil {
+		r.up(s)
+	}
+	if s.in == nil {
+		r.lookAround(s)
+	}
 }
 
 // reduce has a reservation be of less than was asked for.
@@ -209,6 +227,7 @@ func (r *Router) refuseResv(s *lsp, v reservations, f flow) {
 		if s.resv.out != f.label {
 			s.resv.out = f.label
 			r.install(s)
+			r.bypassChanged(s)
 		}
 	}
 	r.resvErr(s, v.style, f.flowspec, e)
@@ -217,7 +236,7 @@ func (r *Router) refuseResv(s *lsp, v reservations, f flow) {
 		r.event(Failed, s.key, e, nil)
 		return
 	}
-	r.pathErr(s.in, s.path.hop.Addr, s.path, e)
+	r.pathErrs(s, e)
 }
 
 func sameResv(a, b resv) bool {
@@ -252,7 +271,7 @@ func (r *Router) reserveAtEgress(s *lsp) {
 	if s.resv == nil {
 		label, ok := r.lastLabel(s)
 		if !ok {
-			r.pathErr(s.in, s.path.hop.Addr, s.path, problem(message.LabelAllocation))
+			r.pathErrs(s, problem(message.LabelAllocation))
 			r.remove(s, false, false)
 			return
 		}
@@ -268,7 +287,13 @@ func (r *Router) reserveAtEgress(s *lsp) {
 func (r *Router) sendResvs(changed []*lsp) {
 	told := make(map[*lsp]bool)
 	for _, s := range changed {
-		if told[s] || s.resv == nil {
+		if s.resv != nil {
+			for _, b := range s.backups {
+				r.sendBackupResv(s, b)
+			}
+		}
+		if told[s] || s.resv == nil || s.lapsed {
+			r.schedule(s)
 			continue
 		}
 		group := []*lsp{s}
@@ -290,7 +315,7 @@ func (r *Router) sendResvs(changed []*lsp) {
 func (r *Router) sharing(s *lsp) (group []*lsp) {
 	for _, other := range r.sessions[s.key.Session] {
 		if other.resv != nil && other.resv.style == message.SharedExplicit && other.in == s.in &&
-			other.path.hop == s.path.hop {
+			other.path.hop == s.path.hop && !other.lapsed {
 			group = append(group, other)
 		}
 	}
@@ -313,7 +338,7 @@ func (r *Router) sendResv(group []*lsp) {
 	for _, s := range group {
 		m.Objects = append(m.Objects, s.key.filter(), s.resv.in)
 		if s.path.record != nil {
-			m.Objects = append(m.Objects, message.RecordRoute{Records: s.recorded()})
+			m.Objects = append(m.Objects, message.RecordRoute{Records: r.recorded(s)})
 		}
 	}
 	r.note(true, r.number(first.in, &m), group...)
@@ -340,11 +365,19 @@ func (s *lsp) hopUp() message.Hop {
 	return message.Hop{Addr: s.in.Prefix.Addr(), Handle: s.path.hop.Handle}
 }
 
-// recorded is the way from here to the egress.
-func (s *lsp) recorded() []message.Record {
-	records := []message.Record{{Addr: s.in.Prefix.Addr()}}
+// recorded is the way from here to the egress. Of an LSP that is protected it names the router as well as its interface
+// (RFC 4561), by which it is known where a bypass ends.
+func (r *Router) recorded(s *lsp) (records []message.Record) {
+	var label message.Record
+	own := message.Record{Addr: s.in.Prefix.Addr()}
+	if s.path.protected() {
+		own.Flags, label.Flags = r.protection(s), message.GlobalLabel
+		records = append(records, message.Record{Addr: r.config.ID, Flags: own.Flags | message.NodeID})
+	}
+	records = append(records, own)
 	if s.path.priority.Flags&message.LabelRecording != 0 {
-		records = append(records, message.Record{IsLabel: true, Label: uint32(s.resv.in)})
+		label.IsLabel, label.Label = true, uint32(s.resv.in)
+		records = append(records, label)
 	}
 	if s.resv.record != nil {
 		records = append(records, s.resv.record.Records...)
@@ -373,8 +406,12 @@ func (r *Router) install(s *lsp) {
 
 func (s *lsp) entry() Entry {
 	e := Entry{Key: s.key, HasIn: s.in != nil, HasOut: s.out != nil, In: s.resv.in, Out: s.resv.out, Next: s.next}
-	if s.in != nil {
+	if s.in != nil && !s.path.protected() {
 		e.From = s.in.Index
+	}
+	if p := s.repair; p != nil { // the bypass has the bandwidth
+		e.Interface, e.Next, e.Bypass = p.bypass.out.Index, p.bypass.next, p.bypass.top()
+		return e
 	}
 	if s.out != nil {
 		e.Interface, e.Bandwidth = s.out.Index, s.resv.bandwidth
@@ -401,7 +438,8 @@ func (r *Router) unreserve(s *lsp) {
 	if s.in == nil || s.out == nil {
 		r.event(Down, s.key, message.ErrorSpec{}, nil)
 	}
-	s.resv, s.kept, s.unsure = nil, nil, false
+	s.resv, s.repair, s.kept, s.unsure, s.around = nil, nil, nil, false, false
 	r.weigh(s)
 	r.schedule(s)
+	r.bypassChanged(s)
 }

@@ -7,15 +7,16 @@
 // Built: LSPs with a bandwidth along strict and loose explicit routes, or without one; soft state with jitter and
 // expiry; teardown from both ends, and from a link that is down; errors in both directions; admission by priority, and
 // pre-emption; affinities; SE style and make-before-break; RECORD_ROUTE with labels, and loops that it shows; Hello;
-// graceful restart; refresh reduction; authentication, but no challenge to a peer.
+// graceful restart; refresh reduction; authentication, but no challenge to a peer; fast reroute by facility backup.
 //
-// Not built: see docs/decisions/027.
+// Not built: see docs/decisions/027 and 034.
 package rsvp
 
 import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/pergola-net/pergola/signalling/rsvp/message"
@@ -65,6 +66,10 @@ type Config struct {
 	// MaxBytes bounds the memory for what Paths and Resvs of other routers have in any length: routes, records, and
 	// objects that are passed on. Each LSP has a fixed size besides. 0: 512 MiB.
 	MaxBytes int
+	// Keys are as Interface.Keys, and for messages between the two ends of a bypass, which are no neighbours. Their
+	// IDs are others than those of interfaces, since sequence numbers of neighbours are followed by ID. Where an
+	// interface has keys and the router none, such messages are refused at it.
+	Keys []message.Key
 	// Sequence is where sequence numbers of signed messages begin: above those of before a restart. The time in
 	// nanoseconds will do.
 	Sequence uint64
@@ -86,7 +91,10 @@ type Send struct {
 	// Source and Dest are addresses for the IP header.
 	Source, Dest netip.Addr
 	RouterAlert  bool
-	Message      []byte
+	// Through is a bypass that begins here and ends at Dest, by whose labels the message goes. Without Through,
+	// Interface may be 0: the message goes as packets to Dest are routed.
+	Through Key
+	Message []byte
 
 	of []*lsp // of a Resv: whose labels it tells
 }
@@ -97,11 +105,14 @@ type Entry struct {
 	Key           Key
 	HasIn, HasOut bool
 	In, Out       message.Label
-	From          int        // interface by which packets come; by another one, they are not of the LSP
-	Interface     int        // to the next router
-	Next          netip.Addr // its address
-	Bandwidth     uint64     // bytes a second, reserved at Interface
-	Shared        bool       // it is, with the other LSPs of the session that share
+	From          int // interface by which packets come; by another one, they are not of the LSP; 0: by any
+	// Bypass is pushed above Out: packets go round a failure by another LSP, by which Interface and Next are, too;
+	// 0: nothing is pushed.
+	Bypass    message.Label
+	Interface int        // to the next router
+	Next      netip.Addr // its address
+	Bandwidth uint64     // bytes a second, reserved at Interface
+	Shared    bool       // it is, with the other LSPs of the session that share
 }
 
 // Output is what is to be done, each list in its order.
@@ -126,6 +137,9 @@ const (
 	Down     = "down"     // it does not any more
 	Failed   = "failed"   // a router reported an error; Error has it
 	Replaced = "replaced" // make before break has torn the LSP down
+	// Repaired is told at the ingress: a router on the way, or this one, sends the LSP round a failure, for which
+	// Error.Node stands. It is up, but another way should be asked for.
+	Repaired = "repaired"
 	// Of a neighbour, which is Error.Node:
 	Restarted  = "restarted"  // it has lost its state
 	Restarting = "restarting" // it is silent, and its state is kept for the time that it needs to restart
@@ -168,7 +182,9 @@ type Router struct {
 	sentIDs  map[uint32]numbered
 	heardIDs map[heard]numbered
 	timers   timers
-	changed  []*link // see link.changed
+	changed  []*link            // see link.changed
+	bypasses map[int][]*lsp     // by the interface that they go round
+	windows  map[signer]*window // of routers that are no neighbours
 	// nextTimer is the number of the last timer that was made.
 	nextTimer uint64
 	out       Output
@@ -229,16 +245,25 @@ func New(c Config) (*Router, error) {
 		sessions: make(map[message.Session]map[Key]*lsp), labels: newLabels(c.FirstLabel, c.LastLabel),
 		neighbours: make(map[place]*neighbour), sequence: c.Sequence,
 		epoch: uint32(c.Random()) & epochMask, sentIDs: make(map[uint32]numbered),
-		heardIDs: make(map[heard]numbered), adopted: make(map[Key]*Entry)}
+		heardIDs: make(map[heard]numbered), adopted: make(map[Key]*Entry), bypasses: make(map[int][]*lsp),
+		windows: make(map[signer]*window)}
 	for _, i := range c.Interfaces {
 		if i.Index <= 0 || !i.Prefix.IsValid() || r.interfaces[i.Index] != nil {
 			return nil, fmt.Errorf("new RSVP router: interface %d with %s: wrong, or twice", i.Index,
 				i.Prefix)
 		}
+		if slices.ContainsFunc(i.Keys, c.hasKey) {
+			return nil, fmt.Errorf("new RSVP router: interface %d has a key with the ID of a router's one",
+				i.Index)
+		}
 		r.interfaces[i.Index] = newLink(i)
 		r.mark(r.interfaces[i.Index])
 	}
 	return r, nil
+}
+
+func (c Config) hasKey(k message.Key) bool {
+	return slices.ContainsFunc(c.Keys, func(o message.Key) bool { return o.ID == k.ID })
 }
 
 // Take gives what is to be done since the last call.
@@ -264,11 +289,11 @@ func (r *Router) Receive(now time.Duration, p Packet) {
 	if in == nil || in.Down {
 		return
 	}
-	m, err := r.decode(in, p.Message)
+	m, beyond, err := r.decode(in, p.Message)
 	if errors.Is(err, errUnauthentic) {
 		return
 	}
-	if in.distant(m, p.TTL) {
+	if !beyond && in.distant(m, p.TTL) {
 		r.Counters.Distant++
 		return
 	}
@@ -277,7 +302,9 @@ func (r *Router) Receive(now time.Duration, p Packet) {
 		r.refuse(in, m, err)
 		return
 	}
-	in.reduces = m.Flags&message.RefreshReduction != 0
+	if !beyond {
+		in.reduces = m.Flags&message.RefreshReduction != 0
+	}
 	for _, inner := range m.Bundled {
 		r.dispatch(in, from, inner)
 	}
@@ -372,7 +399,7 @@ func (r *Router) send(l *link, next netip.Addr, source, dest netip.Addr, m messa
 	if r.config.Reduce {
 		m.Flags |= message.RefreshReduction
 	}
-	b, err := r.encode(l, m)
+	b, err := r.encode(l.Keys, m)
 	if err != nil { // a message that grew too long, by what it was given to pass on
 		r.Counters.Malformed++
 		return

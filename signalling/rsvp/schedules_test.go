@@ -16,22 +16,34 @@ var (
 // TestRandomSchedulesEndConsistent has LSPs come and go while messages are lost, doubled and reordered, routers crash,
 // and come back at once or later, with the entries that were installed or without, clocks jump, and links go down and
 // up. After quiet time, with links down as well, what is there is the same along every path, and when all LSPs are
-// removed nothing is left. Every third network signs its messages, every second one sends Hellos, most of these with
-// the times of graceful restart, half of them summarize refreshes, every fifth one wants TTL 255 between neighbours,
-// and every seventh one has too little memory for all. Routers ask for last labels of all kinds.
+// removed nothing is left. Half of the LSPs ask for protection, and some routers have bypasses round their links, or
+// round the routers behind them. Every third network signs its messages, every second one sends Hellos, most of these
+// with the times of graceful restart, half of them summarize refreshes, every fifth one wants TTL 255 between
+// neighbours, and every seventh one has too little memory for all. Routers ask for last labels of all kinds.
 func TestRandomSchedulesEndConsistent(t *testing.T) {
 	var seeds []uint64
 	for seed := *firstSeed; seed < *firstSeed+*schedules; seed++ {
 		seeds = append(seeds, seed)
 	}
+	repairs := 0
 	for _, seed := range seeds {
 		w := randomWorld(t, seed)
 		w.storm(60)
+		if seed%2 == 1 { // all is up before links fail
+			w.mend()
+			w.loss, w.doubled = 0, 0
+			w.run(settled)
+		}
 		w.agree()
 		w.loss, w.doubled, w.delay = 0, 0, 10*time.Millisecond
 		w.run(settled)
 		for _, n := range w.routers {
 			n.events = nil
+			for _, s := range n.lsps {
+				if s.repair != nil {
+					repairs++
+				}
+			}
 		}
 		w.run(4 * testRefresh)
 		if what := w.inconsistent(); what != "" {
@@ -53,7 +65,8 @@ func TestRandomSchedulesEndConsistent(t *testing.T) {
 		w.run(settled)
 		for i, n := range w.routers {
 			if n.stored+len(n.lsps)+len(n.installed)+len(n.labels.used)+len(n.sessions) > 0 ||
-				len(n.sentIDs)+len(n.heardIDs)+len(n.timers)+len(n.adopted)+len(n.nameless) > 0 {
+				len(n.sentIDs)+len(n.heardIDs)+len(n.timers)+len(n.adopted)+len(n.nameless) > 0 ||
+				len(n.bypasses) > 0 {
 				t.Fatalf("seed %d: router %d has state of LSPs that are gone", seed, i)
 			}
 			for _, l := range n.interfaces {
@@ -62,6 +75,10 @@ func TestRandomSchedulesEndConsistent(t *testing.T) {
 				}
 			}
 		}
+	}
+	t.Logf("%d LSPs are repaired in the end", repairs)
+	if repairs < len(seeds)/10 {
+		t.Errorf("%d LSPs of %d schedules are repaired in the end", repairs, len(seeds))
 	}
 }
 
@@ -133,7 +150,7 @@ func (w *world) storm(steps int) {
 func (w *world) deed() {
 	i := w.random.IntN(len(w.routers))
 	n := w.routers[i]
-	switch dice := w.random.IntN(23); {
+	switch dice := w.random.IntN(28); {
 	case dice < 8:
 		if q := w.randomRequest(i); n.wanted[q.Key].Key != q.Key {
 			_ = w.add(i, q) // a refusal is one of the things that happen
@@ -156,6 +173,10 @@ func (w *world) deed() {
 	case dice == 19:
 		w.crash(i)
 		w.resume(i, w.random.IntN(2) == 0)
+	case dice > 22:
+		if q, ok := w.randomBypass(i); ok && n.wanted[q.Key].Key != q.Key {
+			_ = w.add(i, q)
+		}
 	case dice > 19:
 		w.crash(i)
 	}
@@ -179,6 +200,14 @@ func (w *world) agree() {
 	}
 }
 
+// mend has all links up.
+func (w *world) mend() {
+	for _, l := range w.links {
+		w.setLink(l[0], true)
+		w.setLink(l[1], true)
+	}
+}
+
 func (w *world) anyOf(n *node) Key {
 	keys := sortedKeys(n.wanted)
 	return keys[w.random.IntN(len(keys))]
@@ -196,6 +225,9 @@ func (w *world) randomRequest(from int) Request {
 	q.Attribute.Setup = q.Attribute.Holding + uint8(w.random.IntN(8-int(q.Attribute.Holding)))
 	q.Attribute.Flags = uint8(w.random.IntN(2)) * (message.SharedStyle | message.LabelRecording)
 	q.Record = w.random.IntN(2) == 0
+	if w.random.IntN(2) == 0 {
+		q.Attribute.Flags |= message.LocalProtection | uint8(w.random.IntN(2))*message.WantNodeBackup
+	}
 	if w.random.IntN(8) == 0 {
 		q.Attribute.Affinities = &message.Affinities{ExcludeAny: 1}
 	}
@@ -214,4 +246,40 @@ func (w *world) replace(i int, k Key) {
 	if w.routers[i].lsps[q.Key] == nil {
 		_ = w.add(i, q) // a refusal is one of the things that happen
 	}
+}
+
+// randomBypass goes round a link of a router, to the router behind it or to one that follows; false: there is no way.
+func (w *world) randomBypass(from int) (Request, bool) {
+	first := 1 + w.random.IntN(len(w.routers[from].peers))
+	round := w.routers[from].peers[first].router
+	to := round
+	if w.random.IntN(2) == 0 {
+		to = w.routers[round].peers[1+w.random.IntN(len(w.routers[round].peers))].router
+	}
+	if to == from {
+		return Request{}, false
+	}
+	before := map[int]int{from: from}
+	for queue := []int{from}; len(queue) > 0; queue = queue[1:] {
+		at := queue[0]
+		for index := range len(w.routers[at].peers) {
+			next := w.routers[at].peers[index+1].router
+			if _, seen := before[next]; seen || next == round && (to != round || at == from) {
+				continue
+			}
+			before[next] = at
+			queue = append(queue, next)
+		}
+	}
+	if _, reached := before[to]; !reached {
+		return Request{}, false
+	}
+	way := []int{to}
+	for way[0] != from {
+		way = append([]int{before[way[0]]}, way...)
+	}
+	q := w.request(uint16(1000+w.random.IntN(100)), 1, uint64(w.random.IntN(2))*100, way...)
+	q.Attribute.Setup, q.Attribute.Holding = 3, 3
+	q.Bypass = first
+	return q, true
 }

@@ -9,6 +9,9 @@ import (
 // upstream finds the LSP of which a message came from the router before this one.
 func (r *Router) upstream(k Key, in *link, hop netip.Addr) *lsp {
 	s := r.lsps[k]
+	if merged, b := r.backupOf(k); b != nil {
+		return merged
+	}
 	switch {
 	case s == nil:
 		r.Counters.Stateless++
@@ -27,12 +30,16 @@ func (r *Router) receivePathTear(in *link, m message.Message) {
 		r.Counters.Malformed++
 		return
 	}
-	if e := r.adopted[k]; e != nil && e.HasIn && e.From == in.Index { // no Path has come since a restart
+	if e := r.adopted[k]; e != nil && e.comesBy(in.Index) { // no Path has come since a restart
 		r.release(e)
 		return
 	}
+	if s, b := r.backupOf(k); b != nil {
+		r.dropBackup(s, b)
+		return
+	}
 	if s := r.upstream(k, in, hop.Addr); s != nil {
-		r.remove(s, false, true)
+		r.lapse(s, false)
 	}
 }
 
@@ -44,8 +51,7 @@ func (r *Router) receiveResvTear(in *link, m message.Message) {
 	}
 	for _, f := range v.flows {
 		if s := r.downstream(f.key, in, v.hop.Addr); s != nil && s.resv != nil {
-			r.resvTear(s)
-			r.unreserve(s)
+			r.withdraw(s)
 		}
 	}
 }
@@ -59,26 +65,40 @@ func (r *Router) receivePathErr(in *link, m message.Message) {
 		return
 	}
 	s := r.lsps[k]
-	switch {
-	case s == nil:
-		r.Counters.Stateless++
-		return
-	case s.out != in:
+	if repaired := r.repairedBy(k); repaired != nil {
+		s = repaired
+	} else if s != nil && (s.out != in || s.repair != nil) {
 		r.Counters.Foreign++
 		return
 	}
-	if s.in == nil {
-		r.event(Failed, k, e, nil)
-	} else {
+	if s == nil {
+		r.Counters.Stateless++
+		return
+	}
+	switch {
+	case s.in != nil:
 		passed := e
 		passed.Flags &^= message.PathStateRemoved // RFC 3473, section 4.4: this router keeps its own
-		r.pathErr(s.in, s.path.hop.Addr, s.path, passed)
+		r.pathErrs(s, passed)
+	case e.Code == message.Notify && e.Value == message.LocallyRepaired:
+		r.repaired(s, e)
+	default:
+		r.event(Failed, s.key, e, nil)
 	}
 	// Without path state in the next router there is no reservation there either.
 	if e.Flags&message.PathStateRemoved != 0 && s.resv != nil {
-		r.resvTear(s)
-		r.unreserve(s)
+		r.withdraw(s)
 	}
+}
+
+// withdraw takes a reservation back that the next router does not have any more.
+func (r *Router) withdraw(s *lsp) {
+	if s.repair != nil {
+		r.lose(s, s.out)
+		return
+	}
+	r.resvTear(s)
+	r.unreserve(s)
 }
 
 // receiveResvErr passes an error on to the egress, and there tells of it.
@@ -119,12 +139,21 @@ func (r *Router) resvErr(s *lsp, style message.Style, spec message.Flowspec, e m
 	if !e.Node.IsValid() {
 		e.Node = s.out.Prefix.Addr()
 	}
+	if s.repair != nil {
+		r.through(s, message.Message{Type: message.ResvErr, TTL: ttl, Objects: []message.Object{s.key.Session,
+			r.backupHop(s), e, style, spec, s.repair.key.filter()}})
+		return
+	}
 	hop := message.Hop{Addr: s.out.Prefix.Addr(), Handle: uint32(s.out.Index)}
 	r.send(s.out, s.next, s.out.Prefix.Addr(), s.next, message.Message{Type: message.ResvErr, TTL: ttl,
 		Objects: []message.Object{s.key.Session, hop, e, style, spec, s.key.filter()}})
 }
 
 func (r *Router) pathTear(s *lsp) {
+	if s.repair != nil {
+		r.through(s, message.Message{Type: message.PathTear, TTL: ttl, Objects: []message.Object{s.key.Session,
+			r.backupHop(s), s.repair.key.template(), s.path.tspec}})
+	}
 	hop := message.Hop{Addr: s.out.Prefix.Addr(), Handle: uint32(s.out.Index)}
 	r.send(s.out, s.next, s.key.Sender, s.key.Session.End, message.Message{Type: message.PathTear, TTL: ttl,
 		Objects: []message.Object{s.key.Session, hop, s.key.template(), s.path.tspec}})
@@ -132,6 +161,12 @@ func (r *Router) pathTear(s *lsp) {
 
 func (r *Router) resvTear(s *lsp) {
 	if s.in == nil {
+		return
+	}
+	for _, b := range s.backups {
+		r.sendBackupResvTear(s, b)
+	}
+	if s.lapsed {
 		return
 	}
 	r.send(s.in, s.path.hop.Addr, s.in.Prefix.Addr(), s.path.hop.Addr, message.Message{Type: message.ResvTear,
@@ -154,6 +189,7 @@ func (r *Router) remove(s *lsp, up, down bool) {
 	delete(r.sentIDs, s.sent.id)
 	r.forget(s.heard)
 	delete(r.lsps, s.key)
+	r.noteBypass(s, false)
 	s.known = false
 	delete(r.sessions[s.key.Session], s.key)
 	if len(r.sessions[s.key.Session]) == 0 {

@@ -93,18 +93,22 @@ func (r *Router) tickLSP(s *lsp, all summaries) bool {
 	if !s.known {
 		return false
 	}
-	if s.in != nil && s.expires <= r.now {
-		r.remove(s, true, true)
+	if s.in != nil && !s.lapsed && s.expires <= r.now {
+		r.lapse(s, true)
+	}
+	if !s.known || !r.tickBackups(s) {
 		return false
 	}
 	if s.out != nil && s.resv != nil && s.resv.expires <= r.now {
-		r.resvTear(s)
-		r.unreserve(s)
+		r.withdraw(s)
+	}
+	if !s.known {
+		return false
 	}
 	if s.out != nil {
 		r.tickPath(s, all)
 	}
-	if s.in == nil || s.resv == nil {
+	if s.in == nil || s.resv == nil || s.lapsed {
 		return false
 	}
 	r.tickResv(s)
@@ -113,7 +117,7 @@ func (r *Router) tickLSP(s *lsp, all summaries) bool {
 
 func (r *Router) tickPath(s *lsp, all summaries) {
 	switch tries := s.sent.tries; {
-	case s.refresh <= r.now && s.out.Down: // it begins here
+	case s.refresh <= r.now && s.out.Down && s.repair == nil: // it begins here
 		if e := r.reroute(s); e.Code != 0 {
 			e.Node = r.config.ID
 			r.event(Failed, s.key, e, nil)
@@ -142,9 +146,9 @@ func (r *Router) schedule(s *lsp) {
 
 // due is when the first thing that an LSP waits for comes: the conditions are those of tickLSP.
 func (s *lsp) due() time.Duration {
-	at := never
-	if s.in != nil {
-		at = s.expires
+	at := s.backupDue()
+	if s.in != nil && !s.lapsed {
+		at = min(at, s.expires)
 	}
 	if s.out != nil {
 		at = min(at, s.refresh, s.sent.due())
@@ -155,7 +159,7 @@ func (s *lsp) due() time.Duration {
 	if s.out != nil {
 		at = min(at, s.resv.expires)
 	}
-	if s.in != nil {
+	if s.in != nil && !s.lapsed {
 		at = min(at, s.resv.refresh, s.resv.sent.due())
 	}
 	return at

@@ -59,6 +59,7 @@ type flight struct {
 	to    end
 	from  netip.Addr
 	bytes []byte
+	hops  uint8 // by which the packet has lost TTL
 }
 
 type flights []flight
@@ -124,6 +125,7 @@ func (w *world) sign(k message.Key) {
 		for j := range n.config.Interfaces {
 			n.config.Interfaces[j].Keys = []message.Key{k}
 		}
+		n.config.Keys = []message.Key{{ID: k.ID + 1, Algorithm: k.Algorithm, Secret: k.Secret}}
 		w.start(i)
 	}
 }
@@ -252,6 +254,10 @@ func (w *world) flush(i int) {
 		n.left[b.Interface] = b
 	}
 	for _, s := range out.Send {
+		if s.Through != (Key{}) || s.Interface == 0 {
+			w.sendFar(i, s)
+			continue
+		}
 		to, ok := n.peers[s.Interface]
 		if !ok || w.prefix(to).Addr() != s.Next {
 			w.t.Fatalf("router %d sends to %s, which is not at its interface %d", i, s.Next, s.Interface)
@@ -262,18 +268,23 @@ func (w *world) flush(i int) {
 		if w.sent != nil {
 			w.sent(to, s.Message)
 		}
-		copies := 1
-		if w.random.Float64() < w.doubled {
-			copies = 2
+		w.launch(to, s, 0)
+	}
+}
+
+// launch has a message arrive later: never, once or twice.
+func (w *world) launch(to end, s Send, hops uint8) {
+	copies := 1
+	if w.random.Float64() < w.doubled {
+		copies = 2
+	}
+	for range copies {
+		if w.random.Float64() < w.loss {
+			continue
 		}
-		for range copies {
-			if w.random.Float64() < w.loss {
-				continue
-			}
-			w.order++
-			heap.Push(&w.flights, flight{w.now + 1 + time.Duration(w.random.Int64N(int64(w.delay))),
-				w.order, to, s.Source, s.Message})
-		}
+		w.order++
+		heap.Push(&w.flights, flight{w.now + 1 + time.Duration(w.random.Int64N(int64(w.delay))), w.order, to,
+			s.Source, s.Message, hops})
 	}
 }
 
@@ -310,7 +321,9 @@ func (w *world) step(until time.Duration) bool {
 		if n.dead {
 			return true
 		}
-		n.Receive(w.at(n), arrived(f.to.index, f.from, f.bytes))
+		p := arrived(f.to.index, f.from, f.bytes)
+		p.TTL -= f.hops
+		n.Receive(w.at(n), p)
 		w.flush(f.to.router)
 		return true
 	}

@@ -41,10 +41,10 @@ func (r *Router) entry(e rsvp.Entry) (is datapath.NHLFE, err error) {
 		is.Uniform = false
 	}
 	does := e.Operation()
-	if does == rsvp.Plain { // the egress is the next router, and of another make
+	if does == rsvp.Plain && e.Bypass == 0 { // the egress is the next router, and of another make
 		return is, fmt.Errorf("%s: the egress wants packets without a label", e.Key)
 	}
-	if e.HasIn {
+	if e.HasIn && e.From != 0 {
 		from, ok := r.Interfaces[e.From]
 		if !ok {
 			return is, fmt.Errorf("%s: no interface %d to come by", e.Key, e.From)
@@ -67,8 +67,11 @@ func (r *Router) entry(e rsvp.Entry) (is datapath.NHLFE, err error) {
 	if is.Reserved && does == rsvp.Push {
 		is.Reservation = r.reservation(e, to)
 	}
-	if does != rsvp.Pop {
+	if does == rsvp.Push || does == rsvp.Swap {
 		is.Push = []datapath.Label{{Label: uint32(e.Out)}}
+	}
+	if e.Bypass != 0 {
+		is.Push = append(is.Push, datapath.Label{Label: uint32(e.Bypass)})
 	}
 	return is, nil
 }
@@ -106,7 +109,7 @@ func (r *Router) adopted(k labels.Key, is datapath.NHLFE) (e rsvp.Entry, ok bool
 		e.Shared = true // without a bandwidth, which would count against the LSP's own way
 	} else {
 		e.HasIn, e.In = true, message.Label(k.Number)
-		if e.From = r.indexOf(is.In); e.From == 0 {
+		if e.From = r.indexOf(is.In); e.From == 0 && is.In != 0 {
 			return e, false
 		}
 	}
@@ -117,12 +120,15 @@ func (r *Router) adopted(k labels.Key, is datapath.NHLFE) (e rsvp.Entry, ok bool
 	if len(is.Push) > 0 {
 		e.Out = message.Label(is.Push[0].Label)
 	}
+	if len(is.Push) > 1 {
+		e.Bypass = message.Label(is.Push[1].Label)
+	}
 	for a, mac := range r.Interfaces[e.Interface].Neighbours {
 		if mac == is.MAC {
 			e.Next = a
 		}
 	}
-	return e, len(is.Push) < 2 && e.Next.IsValid()
+	return e, len(is.Push) <= 2 && e.Next.IsValid()
 }
 
 // indexOf gives the ifindex in the router of the interface with a port; 0: there is none.

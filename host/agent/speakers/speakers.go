@@ -4,8 +4,8 @@
 // Every pass hands over which routers are to speak (Of); what cannot be done is tried again. Labels of a router that is
 // no more are removed; those of a speaker that has ended lead on until its neighbours have asked its successor for new
 // ones: want.go is what is wanted, entry.go what is written for a label, path.go the way of an LSP, tunnel.go one LSP
-// at its ingress, linkstate.go what other hosts are told of links, and advertise.go what FRR is; lifecycle.go begins and
-// ends speakers.
+// at its ingress, linkstate.go what other hosts are told of links, advertise.go what FRR is told; lifecycle.go begins
+// and ends speakers.
 package speakers
 
 import (

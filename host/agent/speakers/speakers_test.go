@@ -168,6 +168,16 @@ func TestEntriesAreWrittenByPort(t *testing.T) {
 	if e, err := c.entry(pop); err != nil || e.Push != nil || e.Pop || e.Port != toD.Port {
 		t.Errorf("penultimate hop: %+v, %v", e, err)
 	}
+	repaired := reserved
+	repaired.From, repaired.Bypass = 0, 40_000
+	want.In, want.Push = 0, []datapath.Label{{Label: 30_000}, {Label: 40_000}}
+	if e, err := c.entry(repaired); err != nil || cmp.Diff(want, e) != "" {
+		t.Errorf("by a bypass: %v, -want +got:\n%s", err, cmp.Diff(want, e))
+	}
+	repaired.Out, want.Push = message.ImplicitNull, []datapath.Label{{Label: 40_000}}
+	if e, err := c.entry(repaired); err != nil || cmp.Diff(want, e) != "" {
+		t.Errorf("the penultimate hop by a bypass: %v, -want +got:\n%s", err, cmp.Diff(want, e))
+	}
 	last := rsvp.Entry{HasIn: true, In: 20_001, From: from}
 	if e, err := c.entry(last); err != nil || !e.Pop || !e.Uniform || e.In != toA.Port || e.Port != 0 {
 		t.Errorf("egress: %+v, %v", e, err)
@@ -250,7 +260,10 @@ func TestEntriesAreTakenOverAsTheyWere(t *testing.T) {
 			Next: next("d", "eth2")}},
 		"pop": {c, rsvp.Entry{HasIn: true, HasOut: true, In: 20_000, Out: message.ImplicitNull, From: from,
 			Interface: to, Next: next("d", "eth2")}},
-		"deliver": {c, rsvp.Entry{HasIn: true, In: 20_000, From: from}},
+		"deliver":            {c, rsvp.Entry{HasIn: true, In: 20_000, From: from}},
+		"from any interface": {c, rsvp.Entry{HasIn: true, In: 20_000}},
+		"by a bypass": {c, rsvp.Entry{HasIn: true, HasOut: true, In: 20_000, Out: 30_000, Bypass: 40_000,
+			Interface: to, Next: next("d", "eth2")}},
 	} {
 		k, _ := tt.router.key(tt.entry)
 		is, err := tt.router.entry(tt.entry)
