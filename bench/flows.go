@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/pergola-net/pergola/bench/chart"
+	"github.com/pergola-net/pergola/bench/program"
+	"github.com/pergola-net/pergola/bench/rounds"
+)
+
+// flowPartition is figures 4 and 5 of QuaSAR: a flow beside cross traffic that overloads the router's core.
+func flowPartition(ctx context.Context, l *lab) ([]row, error) {
+	f, err := program.MeasureFlows(ctx, l.rounds)
+	if f == nil {
+		return nil, err
+	}
+	l.section = flowSection(f)
+	return flowRows(f), err
+}
+
+// flowFigures are what is shown of a flow.
+var flowFigures = []struct {
+	name, unit string
+	of         func(program.FlowRun) float64
+	file       string // of the chart
+	log        bool   // its axis
+}{
+	{"lost", "%", func(r program.FlowRun) float64 { return 100 * r.Loss() }, "flow-lost.svg", false},
+	{"mean", "us", func(r program.FlowRun) float64 { return r.Mean }, "", false},
+	{"99 %", "us", func(r program.FlowRun) float64 { return r.P99 }, "flow-latency.svg", true},
+	{"99.9 %", "us", func(r program.FlowRun) float64 { return r.P999 }, "", false},
+	{"jitter", "us", func(r program.FlowRun) float64 { return r.Jitter }, "flow-jitter.svg", true},
+}
+
+// finiteOf are the figures of all rounds in which there was something to be measured.
+func finiteOf(runs []program.FlowRun, of func(program.FlowRun) float64) (all []float64) {
+	for _, r := range runs {
+		if v := of(r); !math.IsNaN(v) {
+			all = append(all, v)
+		}
+	}
+	return all
+}
+
+func flowRows(f *program.Flows) (rows []row) {
+	last := program.CrossRates[len(program.CrossRates)-1]
+	for _, r := range program.FlowRouters {
+		for _, figure := range flowFigures {
+			of := func(cross float64) []float64 {
+				return finiteOf(f.Runs[program.FlowKey{Router: r, Cross: cross}], figure.of)
+			}
+			rows = append(rows, row{
+				What: fmt.Sprintf("a flow through %s beside as much cross traffic as a card gives: %s",
+					r.Title(), figure.name),
+				Unit: figure.unit, Values: of(last), Against: "without", Other: of(0),
+			})
+		}
+	}
+	return rows
+}
+
+func flowSection(f *program.Flows) *chart.Section {
+	s := &chart.Section{
+		Title: "A flow beside cross traffic that overloads the router (figures 4 and 5 of QuaSAR)",
+		Intro: fmt.Sprintf("%d rounds. The flow has %.0f frames a second, for %.1f s at each rate of the "+
+			"cross traffic. All frames have 70 bytes and come in by one card, a veth pair, whose NAPI has "+
+			"a thread on the core on which all is done that a router does.",
+			f.Rounds, program.FlowRate, program.FlowWindow.Seconds()),
+		Notes: append([]string{
+			"The flow's frames have the time in them at which they were made; the sink, a program of XDP " +
+				"behind the last wire, notes when they come. *Jitter* is the mean of |received " +
+				"interval - sent interval| of frames that followed each other.",
+			"A frame waits for the seven that the generator makes after it at most.",
+			"Figures are medians over the rounds. *Lost* counts all frames that were made, also those " +
+				"that did not fit into the card's ring.",
+		}, f.Caveats()...),
+	}
+	t := chart.Table{Columns: []string{"router", "cross traffic, Mframes/s", "of it forwarded"}}
+	for _, figure := range flowFigures {
+		t.Columns = append(t.Columns, figure.name+", "+figure.unit)
+	}
+	charts := map[string]*chart.Chart{}
+	for _, figure := range flowFigures {
+		charts[figure.file] = &chart.Chart{File: figure.file,
+			Title: "A flow beside cross traffic: " + figure.name,
+			X:     "cross traffic, Mframes/s", Y: figure.unit, LogY: figure.log}
+	}
+	for _, r := range program.FlowRouters {
+		curves := map[string]*chart.Curve{}
+		for _, figure := range flowFigures {
+			curves[figure.file] = &chart.Curve{Name: r.Title()}
+		}
+		for _, cross := range program.CrossRates {
+			runs := f.Runs[program.FlowKey{Router: r, Cross: cross}]
+			median := func(of func(program.FlowRun) float64) float64 {
+				return rounds.Middle(finiteOf(runs, of))
+			}
+			offered := median(func(r program.FlowRun) float64 { return r.Cross / 1e6 })
+			row := []string{r.Title(), chart.Number(offered),
+				chart.Number(median(func(r program.FlowRun) float64 { return r.CrossArrived / 1e6 }))}
+			for _, figure := range flowFigures {
+				v := median(figure.of)
+				row = append(row, chart.Number(v))
+				if !math.IsNaN(offered) {
+					curves[figure.file].Add(offered, v)
+				}
+			}
+			t.Rows = append(t.Rows, row)
+		}
+		for file, c := range curves {
+			charts[file].Curves = append(charts[file].Curves, *c)
+		}
+	}
+	s.Tables = []chart.Table{t}
+	for _, figure := range flowFigures {
+		if figure.file != "" {
+			s.Charts = append(s.Charts, *charts[figure.file])
+		}
+	}
+	return s
+}
