@@ -43,7 +43,7 @@ const filtersSince = 11
 
 // nodesSince is one number for all that programs of nodes share with the walk: they call each other, and each reads
 // what the other one left in the record of the work. It rises with each other map that programs of nodes read, too.
-const nodesSince = 17
+const nodesSince = 18
 
 var upgrades = map[string]upgrade{
 	objectMapPorts: {13, carried},
@@ -97,9 +97,14 @@ var upgrades = map[string]upgrade{
 	objectMapUnwalkedFrames: {17, reset},
 	objectMapUnwalkedFull:   {17, reset},
 
-	objectMapCounts:    {17, reset},
+	objectMapEarlyRules:  {18, rebuilt}, // until then line cards treat all frames alike
+	objectMapBestEfforts: {18, reset},
+	objectMapBelowPorts:  {18, rebuilt},
+	objectMapBelowNics:   {18, rebuilt},
+
+	objectMapCounts:    {18, reset},
 	objectMapPunts:     {17, reset},
-	objectMapUnderlays: {17, reset},
+	objectMapUnderlays: {18, reset},
 }
 
 // share pins maps of the older data path among ours, where they are the same. What is pinned there already stays.

@@ -11,6 +11,7 @@ import (
 	"github.com/pergola-net/pergola/bench/chart"
 	"github.com/pergola-net/pergola/bench/rounds"
 	"github.com/pergola-net/pergola/bench/traffic"
+	"github.com/pergola-net/pergola/datapath"
 	"github.com/pergola-net/pergola/host/undo"
 	"github.com/pergola-net/pergola/kernel/netns"
 	"github.com/pergola-net/pergola/lab/vnet"
@@ -32,19 +33,38 @@ type FlowRouter string
 
 // Routers of flows.
 const (
-	Kernel   FlowRouter = "kernel" // IPv4
-	Walk     FlowRouter = "walk"   // the line card, one router
-	LongWalk FlowRouter = "long walk"
+	Kernel    FlowRouter = "kernel" // IPv4
+	Walk      FlowRouter = "walk"   // the line card, one router
+	LongWalk  FlowRouter = "long walk"
+	Early     FlowRouter = "early" // the same with early demultiplexing; the flow is an LSP with a reservation
+	LongEarly FlowRouter = "long early"
 )
 
 // FlowRouters lists them, in the order of rows.
-var FlowRouters = []FlowRouter{Kernel, Walk, LongWalk}
+var FlowRouters = []FlowRouter{Kernel, Walk, LongWalk, Early, LongEarly}
+
+// BestEffortShare is the share of the core that is the cross traffic's with early demultiplexing.
+const BestEffortShare = 0.5
+
+// hops is how many routers of Pergola's a flow goes through.
+func (r FlowRouter) hops() int {
+	if r == LongWalk || r == LongEarly {
+		return FlowHops
+	}
+	return 1
+}
+
+// IsEarly tells whether the flow has a reservation.
+func (r FlowRouter) IsEarly() bool { return r == Early || r == LongEarly }
 
 // Title is the router's name for people.
 func (r FlowRouter) Title() string {
+	long := fmt.Sprintf("%d routers", FlowHops)
 	return map[FlowRouter]string{
 		Kernel: "the kernel, one router", Walk: "Pergola's line card, one router",
-		LongWalk: fmt.Sprintf("Pergola's line card, %d routers", FlowHops),
+		LongWalk:  "Pergola's line card, " + long,
+		Early:     "Pergola's line card, one router, the flow has a reservation",
+		LongEarly: "Pergola's line card, " + long + ", the flow has a reservation",
 	}[r]
 }
 
@@ -98,12 +118,7 @@ func MeasureFlows(ctx context.Context, wanted int) (_ *Flows, err error) {
 	f := &Flows{Counts: rounds.Counts{Wanted: wanted}, Runs: map[FlowKey][]FlowRun{}}
 	var steps undo.Steps
 	defer func() { err = errors.Join(err, steps.Run()) }()
-	g, err := openPlatform(ctx)
-	if err != nil {
-		return nil, err
-	}
-	steps.Push(g.undo.Run)
-	stands, err := flowStands(ctx, g, &steps)
+	stands, err := flowStands(ctx, &steps)
 	if err != nil {
 		return nil, err
 	}
@@ -135,38 +150,97 @@ type flowStand struct {
 	prepare preparation
 }
 
-// flowStands makes all routers.
-func flowStands(ctx context.Context, g *platform, steps *undo.Steps) (all []*flowStand, err error) {
-	m, err := newMachine(1)
+// flowStands makes all routers. Those with early demultiplexing have a platform of their own: the others' programs are
+// those of a host that has none.
+func flowStands(ctx context.Context, steps *undo.Steps) (all []*flowStand, err error) {
+	plain, err := openPlatform(ctx)
 	if err != nil {
 		return nil, err
 	}
-	steps.Push(m.undo.Run)
-	if err := netns.In(m.ns, forwardIPv4); err != nil {
+	steps.Push(plain.undo.Run)
+	early, err := openPlatform(ctx)
+	if err != nil {
 		return nil, err
 	}
-	kernel := func(ctx context.Context, mode Mode) (func() error, error) {
-		return poll(ctx, m.ns, inDevice(0), mode)
+	steps.Push(early.undo.Run)
+	for i, r := range FlowRouters {
+		s := &flowStand{router: r}
+		g := plain
+		if r.IsEarly() {
+			g = early
+		}
+		wires, err := s.make(ctx, g, uint16(100*i), steps)
+		if err == nil {
+			err = s.open(wires)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("make %s: %w", r.Title(), err)
+		}
+		steps.Push(s.timed.Close)
+		all = append(all, s)
 	}
-	all = append(all, &flowStand{router: Kernel, prepare: kernel})
-	wires := []ends{m.ends}
-	for i, r := range []FlowRouter{Walk, LongWalk} {
-		n, err := g.line(ctx, uint16(100*(i+1)), map[FlowRouter]int{Walk: 1, LongWalk: FlowHops}[r])
+	return all, early.HostNetwork.SetBestEffort(BestEffortShare)
+}
+
+// make makes the router, and gives its ends.
+func (s *flowStand) make(ctx context.Context, g *platform, first uint16, steps *undo.Steps) (ends, error) {
+	if s.router == Kernel {
+		m, err := newMachine(1)
+		if err != nil {
+			return ends{}, err
+		}
+		steps.Push(m.undo.Run)
+		s.prepare = func(ctx context.Context, mode Mode) (func() error, error) {
+			return poll(ctx, m.ns, inDevice(0), mode)
+		}
+		return m.ends, netns.In(m.ns, forwardIPv4)
+	}
+	n, err := g.line(ctx, first, s.router.hops())
+	if err != nil {
+		return ends{}, err
+	}
+	card := n.Port(sourceNode, endDevice(0))
+	s.prepare = g.threads(func() (*os.File, error) { return netnsOf(g.HostNetwork.Namespace()) }, card)
+	if !s.router.IsEarly() {
+		return endsOf(n), nil
+	}
+	polled := s.prepare
+	s.prepare = func(ctx context.Context, mode Mode) (func() error, error) {
+		done, err := polled(ctx, mode)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, &flowStand{router: r, prepare: g.threads(
-			func() (*os.File, error) { return netnsOf(g.HostNetwork.Namespace()) },
-			n.Port(sourceNode, endDevice(0)))})
-		wires = append(wires, endsOf(n))
-	}
-	for i, s := range all {
-		if err := s.open(wires[i]); err != nil {
-			return nil, err
+		if err := traffic.Prefer(card); err != nil && (!anyCore || !errors.Is(err, traffic.ErrNoThreads)) {
+			return nil, errors.Join(err, done())
 		}
-		steps.Push(s.timed.Close)
+		return done, nil
 	}
-	return all, nil
+	return endsOf(n), g.reserveLine(n, s.router.hops())
+}
+
+// The flow's label, the same on all links, and the traffic class of what has a reservation.
+const (
+	flowLabel = 100
+	flowClass = 5
+)
+
+// reserveLine makes the LSP of a flow, through all routers.
+func (g *platform) reserveLine(n *vnet.Network, routers int) error {
+	for i := range routers {
+		r := n.Plan.Node(nodeName(0, i))
+		next := sinkMAC
+		if i < routers-1 {
+			next = vnet.MAC(n.Port(nodeName(0, i+1), ifIn))
+		}
+		err := g.HostNetwork.SetLabel(r.LabelSpace, flowLabel, datapath.NHLFE{
+			Port: n.PortIndex(r.Name, ifOut), MAC: [6]byte(next),
+			Push: []datapath.Label{{Label: flowLabel, Class: flowClass}},
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func forwardIPv4() error { return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0) }
@@ -191,7 +265,7 @@ func linePlan(first uint16, routers int) vnet.Plan {
 	p := vnet.Plan{Slice: first, Nodes: []vnet.NodePlan{{Name: sourceNode}, {Name: sinkNode}}}
 	far := netip.PrefixFrom(sinkAddress(0), 24)
 	for i := range routers {
-		r := vnet.NodePlan{Name: nodeName(0, i), Router: true}
+		r := vnet.NodePlan{Name: nodeName(0, i), Router: true, LabelSpace: uint32(first) + uint32(i) + 1}
 		in := vnet.End{Node: r.Name, Interface: ifIn,
 			Addresses: []netip.Prefix{netip.PrefixFrom(sourceAddress(i).Next(), 24)}}
 		if i == 0 {
@@ -225,8 +299,12 @@ func (s *flowStand) open(wires ends) error {
 	if err != nil {
 		return err
 	}
-	s.timed, err = traffic.NewTimed(wires.source, traffic.TimedFlow{Device: device, From: [6]byte(sourceMAC),
-		To: [6]byte(inMAC), Source: sourceAddress(0), Sink: sinkAddress(0)}, wires.sink, at)
+	f := traffic.TimedFlow{Device: device, From: [6]byte(sourceMAC), To: [6]byte(inMAC), Source: sourceAddress(0),
+		Sink: sinkAddress(0)}
+	if s.router.IsEarly() {
+		f.Label, f.Class = flowLabel, flowClass
+	}
+	s.timed, err = traffic.NewTimed(wires.source, f, wires.sink, at)
 	return err
 }
 

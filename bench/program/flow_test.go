@@ -42,12 +42,7 @@ func TestFlowsArrive(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	g, err := openPlatform(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	steps.Push(g.undo.Run)
-	stands, err := flowStands(t.Context(), g, &steps)
+	stands, err := flowStands(t.Context(), &steps)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,6 +40,8 @@ enum reason {
 	REASON_LSP_DOWN,      /* the next hop's interface is down, or not there */
 	REASON_LABEL_LOOP,    /* after 64 hops */
 
+	REASON_NO_TIME, /* best effort, and the core that it came to has no time for it (early.h) */
+
 	REASONS, /* their number */
 };
 
