@@ -121,7 +121,8 @@ func TestReportHasSectionsOfSlicesAndTheirPlots(t *testing.T) {
 			"program-slices.svg", []string{"none | **missed**", "0.50 to 0.50 |  |  | at most 1 | yes",
 				"2.00 to 2.00 |  |  | at most 5 | yes"}},
 		{measurement{Name: "flow-partition", Rows: flowRows(flows), Section: flowSection(flows)},
-			"flow-latency.svg", []string{"99 %, us | 80.0 | 80.0 to 80.0 | without: 20.0 (of 1) | 0.25"}},
+			"flow-latency.svg",
+			[]string{"99 %, us | 80.0 | 80.0 to 80.0 | beside none: 20.0 (of 1) | 0.25"}},
 	} {
 		c.m.Rows = slices.DeleteFunc(c.m.Rows, func(r row) bool { return !r.any() })
 		dir, text := writtenTwice(t, &c.m)

@@ -26,7 +26,7 @@ const (
 )
 
 // CrossRates are those of the cross traffic, in frames a second, as far as the generator makes them.
-var CrossRates = []float64{0, 200_000, 400_000, 800_000, 1_600_000, 100_000_000}
+var CrossRates = []float64{0, 200_000, 800_000, 1_600_000, 100_000_000}
 
 // FlowRouter is what forwards the flow.
 type FlowRouter string
@@ -52,6 +52,18 @@ func (r FlowRouter) hops() int {
 		return FlowHops
 	}
 	return 1
+}
+
+// Plain is the same router without early demultiplexing.
+func (r FlowRouter) Plain() FlowRouter {
+	switch r {
+	case Early:
+		return Walk
+	case LongEarly:
+		return LongWalk
+	case Kernel, Walk, LongWalk:
+	}
+	return r
 }
 
 // IsEarly tells whether the flow has a reservation.

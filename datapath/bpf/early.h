@@ -40,7 +40,7 @@
 
 /* Of the machine: what user space decides. */
 struct early {
-	__u64 cost;  /* ns << METER_SCALE that a ns of processor time takes of the bucket: one by the share of the core */
+	__u64 cost;  /* ns << METER_SCALE that a ns of processor time takes of the bucket: one by the share */
 	__u64 depth; /* ns: what a full bucket holds */
 	__u32 on;
 	__u32 pad;
