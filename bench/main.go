@@ -101,6 +101,7 @@ func init() { // not a value: the report, which they write, lists them
 		{"program-throughput", long + short, programThroughput},
 		{"program-latency", short, programLatency},
 		{"program-slices", short, programSlices},
+		{"flow-partition", short, flowPartition},
 		{"flood-answers", long, floodAnswers},
 		{"cycle-times", long, cycleTimes},
 		{"i3-mix", long, i3Mix},

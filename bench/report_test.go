@@ -1,6 +1,7 @@
 package main
 
 import (
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -97,6 +98,13 @@ func TestReportHasSectionsOfSlicesAndTheirPlots(t *testing.T) {
 		program.Apart:    {{Offered: 6e6, Sent: 100, Lost: 1, Rates: []float64{490, 500}}},
 		program.Together: {{Offered: 6e6, Sent: 200, Lost: 1, Rates: []float64{490, 500}}},
 	}}
+	flows := &program.Flows{Runs: map[program.FlowKey][]program.FlowRun{
+		{Router: program.Walk}: {{Sent: 100, P99: 20}},
+		{Router: program.Walk, Cross: program.CrossRates[len(program.CrossRates)-1]}: {
+			{Sent: 100, Lost: 50, P99: 80, Cross: 4e6}},
+		{Router: program.Kernel}: {{Sent: 100, Lost: 100, Mean: math.NaN(), P99: math.NaN(),
+			P999: math.NaN(), Jitter: math.NaN()}},
+	}}
 	for _, c := range []struct {
 		m    measurement
 		file string
@@ -112,6 +120,9 @@ func TestReportHasSectionsOfSlicesAndTheirPlots(t *testing.T) {
 		{measurement{Name: "program-slices", Rows: slicesRows(flooded), Section: slicesSection(flooded)},
 			"program-slices.svg", []string{"none | **missed**", "0.50 to 0.50 |  |  | at most 1 | yes",
 				"2.00 to 2.00 |  |  | at most 5 | yes"}},
+		{measurement{Name: "flow-partition", Rows: flowRows(flows), Section: flowSection(flows)},
+			"flow-latency.svg",
+			[]string{"99 %, us | 80.0 | 80.0 to 80.0 | beside none: 20.0 (of 1) | 0.25"}},
 	} {
 		c.m.Rows = slices.DeleteFunc(c.m.Rows, func(r row) bool { return !r.any() })
 		dir, text := writtenTwice(t, &c.m)

@@ -65,6 +65,9 @@ func Open(dir string, hook Hook) (*DataPath, error) {
 
 func open(dir string, hook Hook, spec *ebpf.CollectionSpec, v version) (*DataPath, error) {
 	d := &DataPath{dir: dir, hook: hook, spec: spec, version: v}
+	if err := sizeThreads(spec); err != nil {
+		return nil, err
+	}
 	if err := os.MkdirAll(v.dir(dir), 0o700); err != nil {
 		return nil, fmt.Errorf("make pin directory: %w", err)
 	}
@@ -113,19 +116,21 @@ func (d *DataPath) load(v version) error {
 // byName lists the programs that are pinned.
 func (d *DataPath) byName() map[string]**ebpf.Program {
 	return map[string]**ebpf.Program{
-		objectProgPortIngress:      &d.programs.PortIngress,
-		objectProgWalkOn:           &d.programs.WalkOn,
-		objectProgWalkOnXdp:        &d.programs.WalkOnXdp,
-		objectProgTakenOver:        &d.programs.TakenOver,
-		objectProgPassXdp:          &d.programs.PassXdp,
-		objectProgSlowInject:       &d.programs.SlowInject,
-		objectProgEnterPort:        &d.programs.EnterPort,
-		objectProgLinecard:         &d.programs.Linecard,
-		objectProgUnderlayIngress:  &d.programs.UnderlayIngress,
-		objectProgUnderlayPackets:  &d.programs.UnderlayPackets,
-		objectProgUplinkIngress:    &d.programs.UplinkIngress,
-		objectProgUnderlayEgress:   &d.programs.UnderlayEgress,
-		objectProgUnderlayLinecard: &d.programs.UnderlayLinecard,
+		objectProgPortIngress:           &d.programs.PortIngress,
+		objectProgLinecardBelow:         &d.programs.LinecardBelow,
+		objectProgUnderlayLinecardBelow: &d.programs.UnderlayLinecardBelow,
+		objectProgWalkOn:                &d.programs.WalkOn,
+		objectProgWalkOnXdp:             &d.programs.WalkOnXdp,
+		objectProgTakenOver:             &d.programs.TakenOver,
+		objectProgPassXdp:               &d.programs.PassXdp,
+		objectProgSlowInject:            &d.programs.SlowInject,
+		objectProgEnterPort:             &d.programs.EnterPort,
+		objectProgLinecard:              &d.programs.Linecard,
+		objectProgUnderlayIngress:       &d.programs.UnderlayIngress,
+		objectProgUnderlayPackets:       &d.programs.UnderlayPackets,
+		objectProgUplinkIngress:         &d.programs.UplinkIngress,
+		objectProgUnderlayEgress:        &d.programs.UnderlayEgress,
+		objectProgUnderlayLinecard:      &d.programs.UnderlayLinecard,
 	}
 }
 
@@ -160,6 +165,9 @@ func (d *DataPath) replacePrograms() error {
 	}
 	if err := d.replaceXDP(); err != nil {
 		return fmt.Errorf("attach %s: %w", objectProgLinecard, err)
+	}
+	if err := d.replaceThreads(); err != nil {
+		return err
 	}
 	return d.replaceUnderlay()
 }

@@ -13,6 +13,15 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type objectBestEffort struct {
+	_          structs.HostLayout
+	Full       uint64
+	HandedOver uint64
+	Done       uint64
+	Seen       uint64
+	Working    uint64
+}
+
 type objectClassifier struct {
 	_      structs.HostLayout
 	Number uint64
@@ -25,7 +34,15 @@ type objectCounters struct {
 	WalkedIn  objectTraffic
 	WalkedOut objectTraffic
 	Emerged   objectTraffic
-	Dropped   [27]uint64
+	Dropped   [28]uint64
+}
+
+type objectEarly struct {
+	_     structs.HostLayout
+	Cost  uint64
+	Depth uint64
+	On    uint32
+	Pad   uint32
 }
 
 type objectEncapsulation struct {
@@ -118,6 +135,7 @@ const (
 	objectNoteKindNOTE_FORWARDING objectNoteKind = 3
 	objectNoteKindNOTE_SLOW       objectNoteKind = 4
 	objectNoteKindNOTE_SLOW_HIGH  objectNoteKind = 5
+	objectNoteKindNOTE_THREADED   objectNoteKind = 6
 )
 
 type objectPort struct {
@@ -205,7 +223,8 @@ const (
 	objectReasonREASON_LSP_DOWN             objectReason = 24
 	objectReasonREASON_LABEL_LOOP           objectReason = 25
 	objectReasonREASON_RESERVATION_EXCEEDED objectReason = 26
-	objectReasonREASONS                     objectReason = 27
+	objectReasonREASON_NO_TIME              objectReason = 27
+	objectReasonREASONS                     objectReason = 28
 )
 
 type objectReservation struct {
@@ -306,7 +325,7 @@ type objectUnderlay struct {
 	Received objectTraffic
 	Sent     objectTraffic
 	ByCard   uint64
-	Dropped  [27]uint64
+	Dropped  [28]uint64
 }
 
 type objectUnwalked struct {
@@ -334,76 +353,83 @@ type objectUplink struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	objectMapAsked             = "asked"
-	objectMapCardRoutes        = "card_routes"
-	objectMapClassifiers       = "classifiers"
-	objectMapCounts            = "counts"
-	objectMapDevices           = "devices"
-	objectMapEgressRoutes      = "egress_routes"
-	objectMapEncapsulations    = "encapsulations"
-	objectMapEnds              = "ends"
-	objectMapExits             = "exits"
-	objectMapFastpathSpent     = "fastpath_spent"
-	objectMapFastpathTimes     = "fastpath_times"
-	objectMapFilterBuckets     = "filter_buckets"
-	objectMapFilterChunks      = "filter_chunks"
-	objectMapFilterHits        = "filter_hits"
-	objectMapFilterIndex       = "filter_index"
-	objectMapFrames            = "frames"
-	objectMapHandovers         = "handovers"
-	objectMapLabelStacks       = "label_stacks"
-	objectMapLabels            = "labels"
-	objectMapLease             = "lease"
-	objectMapLegs              = "legs"
-	objectMapMeters            = "meters"
-	objectMapNeighbours        = "neighbours"
-	objectMapNexthops          = "nexthops"
-	objectMapNics              = "nics"
-	objectMapNodePrograms      = "node_programs"
-	objectMapNodeProgramsXdp   = "node_programs_xdp"
-	objectMapNodes             = "nodes"
-	objectMapNotes             = "notes"
-	objectMapPorts             = "ports"
-	objectMapPunts             = "punts"
-	objectMapReservations      = "reservations"
-	objectMapRouters           = "routers"
-	objectMapShortcuts         = "shortcuts"
-	objectMapSources           = "sources"
-	objectMapSuspects          = "suspects"
-	objectMapTunnels           = "tunnels"
-	objectMapUdpOwners         = "udp_owners"
-	objectMapUnderlays         = "underlays"
-	objectMapUnwalkedFrames    = "unwalked_frames"
-	objectMapUnwalkedFull      = "unwalked_full"
-	objectMapUplinks           = "uplinks"
-	objectMapWalks             = "walks"
-	objectMapWalksXdp          = "walks_xdp"
-	objectProgEnterPort        = "enter_port"
-	objectProgLinecard         = "linecard"
-	objectProgPassXdp          = "pass_xdp"
-	objectProgPortIngress      = "port_ingress"
-	objectProgSlowInject       = "slow_inject"
-	objectProgTakenOver        = "taken_over"
-	objectProgUnderlayEgress   = "underlay_egress"
-	objectProgUnderlayIngress  = "underlay_ingress"
-	objectProgUnderlayLinecard = "underlay_linecard"
-	objectProgUnderlayPackets  = "underlay_packets"
-	objectProgUplinkIngress    = "uplink_ingress"
-	objectProgWalkOn           = "walk_on"
-	objectProgWalkOnXdp        = "walk_on_xdp"
-	objectVarPuntNames         = "punt_names"
-	objectVarReasonNames       = "reason_names"
-	objectVarUnwalkedRecord    = "unwalked_record"
-	objectVarWithCard          = "with_card"
-	objectVarWithIpv6Underlay  = "with_ipv6_underlay"
-	objectVarWithMet           = "with_met"
-	objectVarWithMpls          = "with_mpls"
-	objectVarWithPolicers      = "with_policers"
-	objectVarWithPrograms      = "with_programs"
-	objectVarWithQueues        = "with_queues"
-	objectVarWithStormControl  = "with_storm_control"
-	objectVarWithTunnels       = "with_tunnels"
-	objectVarWithUdp           = "with_udp"
+	objectMapAsked                  = "asked"
+	objectMapBelowNics              = "below_nics"
+	objectMapBelowPorts             = "below_ports"
+	objectMapBestEfforts            = "best_efforts"
+	objectMapCardRoutes             = "card_routes"
+	objectMapClassifiers            = "classifiers"
+	objectMapCounts                 = "counts"
+	objectMapDevices                = "devices"
+	objectMapEarlyRules             = "early_rules"
+	objectMapEgressRoutes           = "egress_routes"
+	objectMapEncapsulations         = "encapsulations"
+	objectMapEnds                   = "ends"
+	objectMapExits                  = "exits"
+	objectMapFastpathSpent          = "fastpath_spent"
+	objectMapFastpathTimes          = "fastpath_times"
+	objectMapFilterBuckets          = "filter_buckets"
+	objectMapFilterChunks           = "filter_chunks"
+	objectMapFilterHits             = "filter_hits"
+	objectMapFilterIndex            = "filter_index"
+	objectMapFrames                 = "frames"
+	objectMapHandovers              = "handovers"
+	objectMapLabelStacks            = "label_stacks"
+	objectMapLabels                 = "labels"
+	objectMapLease                  = "lease"
+	objectMapLegs                   = "legs"
+	objectMapMeters                 = "meters"
+	objectMapNeighbours             = "neighbours"
+	objectMapNexthops               = "nexthops"
+	objectMapNics                   = "nics"
+	objectMapNodePrograms           = "node_programs"
+	objectMapNodeProgramsXdp        = "node_programs_xdp"
+	objectMapNodes                  = "nodes"
+	objectMapNotes                  = "notes"
+	objectMapPorts                  = "ports"
+	objectMapPunts                  = "punts"
+	objectMapReservations           = "reservations"
+	objectMapRouters                = "routers"
+	objectMapShortcuts              = "shortcuts"
+	objectMapSources                = "sources"
+	objectMapSuspects               = "suspects"
+	objectMapTunnels                = "tunnels"
+	objectMapUdpOwners              = "udp_owners"
+	objectMapUnderlays              = "underlays"
+	objectMapUnwalkedFrames         = "unwalked_frames"
+	objectMapUnwalkedFull           = "unwalked_full"
+	objectMapUplinks                = "uplinks"
+	objectMapWalks                  = "walks"
+	objectMapWalksXdp               = "walks_xdp"
+	objectProgEnterPort             = "enter_port"
+	objectProgLinecard              = "linecard"
+	objectProgLinecardBelow         = "linecard_below"
+	objectProgPassXdp               = "pass_xdp"
+	objectProgPortIngress           = "port_ingress"
+	objectProgSlowInject            = "slow_inject"
+	objectProgTakenOver             = "taken_over"
+	objectProgUnderlayEgress        = "underlay_egress"
+	objectProgUnderlayIngress       = "underlay_ingress"
+	objectProgUnderlayLinecard      = "underlay_linecard"
+	objectProgUnderlayLinecardBelow = "underlay_linecard_below"
+	objectProgUnderlayPackets       = "underlay_packets"
+	objectProgUplinkIngress         = "uplink_ingress"
+	objectProgWalkOn                = "walk_on"
+	objectProgWalkOnXdp             = "walk_on_xdp"
+	objectVarPuntNames              = "punt_names"
+	objectVarReasonNames            = "reason_names"
+	objectVarUnwalkedRecord         = "unwalked_record"
+	objectVarWithCard               = "with_card"
+	objectVarWithEarly              = "with_early"
+	objectVarWithIpv6Underlay       = "with_ipv6_underlay"
+	objectVarWithMet                = "with_met"
+	objectVarWithMpls               = "with_mpls"
+	objectVarWithPolicers           = "with_policers"
+	objectVarWithPrograms           = "with_programs"
+	objectVarWithQueues             = "with_queues"
+	objectVarWithStormControl       = "with_storm_control"
+	objectVarWithTunnels            = "with_tunnels"
+	objectVarWithUdp                = "with_udp"
 )
 
 // loadObject returns the embedded CollectionSpec for object.
@@ -448,19 +474,21 @@ type objectSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type objectProgramSpecs struct {
-	EnterPort        *ebpf.ProgramSpec `ebpf:"enter_port"`
-	Linecard         *ebpf.ProgramSpec `ebpf:"linecard"`
-	PassXdp          *ebpf.ProgramSpec `ebpf:"pass_xdp"`
-	PortIngress      *ebpf.ProgramSpec `ebpf:"port_ingress"`
-	SlowInject       *ebpf.ProgramSpec `ebpf:"slow_inject"`
-	TakenOver        *ebpf.ProgramSpec `ebpf:"taken_over"`
-	UnderlayEgress   *ebpf.ProgramSpec `ebpf:"underlay_egress"`
-	UnderlayIngress  *ebpf.ProgramSpec `ebpf:"underlay_ingress"`
-	UnderlayLinecard *ebpf.ProgramSpec `ebpf:"underlay_linecard"`
-	UnderlayPackets  *ebpf.ProgramSpec `ebpf:"underlay_packets"`
-	UplinkIngress    *ebpf.ProgramSpec `ebpf:"uplink_ingress"`
-	WalkOn           *ebpf.ProgramSpec `ebpf:"walk_on"`
-	WalkOnXdp        *ebpf.ProgramSpec `ebpf:"walk_on_xdp"`
+	EnterPort             *ebpf.ProgramSpec `ebpf:"enter_port"`
+	Linecard              *ebpf.ProgramSpec `ebpf:"linecard"`
+	LinecardBelow         *ebpf.ProgramSpec `ebpf:"linecard_below"`
+	PassXdp               *ebpf.ProgramSpec `ebpf:"pass_xdp"`
+	PortIngress           *ebpf.ProgramSpec `ebpf:"port_ingress"`
+	SlowInject            *ebpf.ProgramSpec `ebpf:"slow_inject"`
+	TakenOver             *ebpf.ProgramSpec `ebpf:"taken_over"`
+	UnderlayEgress        *ebpf.ProgramSpec `ebpf:"underlay_egress"`
+	UnderlayIngress       *ebpf.ProgramSpec `ebpf:"underlay_ingress"`
+	UnderlayLinecard      *ebpf.ProgramSpec `ebpf:"underlay_linecard"`
+	UnderlayLinecardBelow *ebpf.ProgramSpec `ebpf:"underlay_linecard_below"`
+	UnderlayPackets       *ebpf.ProgramSpec `ebpf:"underlay_packets"`
+	UplinkIngress         *ebpf.ProgramSpec `ebpf:"uplink_ingress"`
+	WalkOn                *ebpf.ProgramSpec `ebpf:"walk_on"`
+	WalkOnXdp             *ebpf.ProgramSpec `ebpf:"walk_on_xdp"`
 }
 
 // objectMapSpecs contains maps before they are loaded into the kernel.
@@ -468,10 +496,14 @@ type objectProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type objectMapSpecs struct {
 	Asked           *ebpf.MapSpec `ebpf:"asked"`
+	BelowNics       *ebpf.MapSpec `ebpf:"below_nics"`
+	BelowPorts      *ebpf.MapSpec `ebpf:"below_ports"`
+	BestEfforts     *ebpf.MapSpec `ebpf:"best_efforts"`
 	CardRoutes      *ebpf.MapSpec `ebpf:"card_routes"`
 	Classifiers     *ebpf.MapSpec `ebpf:"classifiers"`
 	Counts          *ebpf.MapSpec `ebpf:"counts"`
 	Devices         *ebpf.MapSpec `ebpf:"devices"`
+	EarlyRules      *ebpf.MapSpec `ebpf:"early_rules"`
 	EgressRoutes    *ebpf.MapSpec `ebpf:"egress_routes"`
 	Encapsulations  *ebpf.MapSpec `ebpf:"encapsulations"`
 	Ends            *ebpf.MapSpec `ebpf:"ends"`
@@ -521,6 +553,7 @@ type objectVariableSpecs struct {
 	ReasonNames      *ebpf.VariableSpec `ebpf:"reason_names"`
 	UnwalkedRecord   *ebpf.VariableSpec `ebpf:"unwalked_record"`
 	WithCard         *ebpf.VariableSpec `ebpf:"with_card"`
+	WithEarly        *ebpf.VariableSpec `ebpf:"with_early"`
 	WithIpv6Underlay *ebpf.VariableSpec `ebpf:"with_ipv6_underlay"`
 	WithMet          *ebpf.VariableSpec `ebpf:"with_met"`
 	WithMpls         *ebpf.VariableSpec `ebpf:"with_mpls"`
@@ -553,10 +586,14 @@ func (o *objectObjects) Close() error {
 // It can be passed to loadObjectObjects or ebpf.CollectionSpec.LoadAndAssign.
 type objectMaps struct {
 	Asked           *ebpf.Map `ebpf:"asked"`
+	BelowNics       *ebpf.Map `ebpf:"below_nics"`
+	BelowPorts      *ebpf.Map `ebpf:"below_ports"`
+	BestEfforts     *ebpf.Map `ebpf:"best_efforts"`
 	CardRoutes      *ebpf.Map `ebpf:"card_routes"`
 	Classifiers     *ebpf.Map `ebpf:"classifiers"`
 	Counts          *ebpf.Map `ebpf:"counts"`
 	Devices         *ebpf.Map `ebpf:"devices"`
+	EarlyRules      *ebpf.Map `ebpf:"early_rules"`
 	EgressRoutes    *ebpf.Map `ebpf:"egress_routes"`
 	Encapsulations  *ebpf.Map `ebpf:"encapsulations"`
 	Ends            *ebpf.Map `ebpf:"ends"`
@@ -601,10 +638,14 @@ type objectMaps struct {
 func (m *objectMaps) Close() error {
 	return _ObjectClose(
 		m.Asked,
+		m.BelowNics,
+		m.BelowPorts,
+		m.BestEfforts,
 		m.CardRoutes,
 		m.Classifiers,
 		m.Counts,
 		m.Devices,
+		m.EarlyRules,
 		m.EgressRoutes,
 		m.Encapsulations,
 		m.Ends,
@@ -655,6 +696,7 @@ type objectVariables struct {
 	ReasonNames      *ebpf.Variable `ebpf:"reason_names"`
 	UnwalkedRecord   *ebpf.Variable `ebpf:"unwalked_record"`
 	WithCard         *ebpf.Variable `ebpf:"with_card"`
+	WithEarly        *ebpf.Variable `ebpf:"with_early"`
 	WithIpv6Underlay *ebpf.Variable `ebpf:"with_ipv6_underlay"`
 	WithMet          *ebpf.Variable `ebpf:"with_met"`
 	WithMpls         *ebpf.Variable `ebpf:"with_mpls"`
@@ -670,25 +712,28 @@ type objectVariables struct {
 //
 // It can be passed to loadObjectObjects or ebpf.CollectionSpec.LoadAndAssign.
 type objectPrograms struct {
-	EnterPort        *ebpf.Program `ebpf:"enter_port"`
-	Linecard         *ebpf.Program `ebpf:"linecard"`
-	PassXdp          *ebpf.Program `ebpf:"pass_xdp"`
-	PortIngress      *ebpf.Program `ebpf:"port_ingress"`
-	SlowInject       *ebpf.Program `ebpf:"slow_inject"`
-	TakenOver        *ebpf.Program `ebpf:"taken_over"`
-	UnderlayEgress   *ebpf.Program `ebpf:"underlay_egress"`
-	UnderlayIngress  *ebpf.Program `ebpf:"underlay_ingress"`
-	UnderlayLinecard *ebpf.Program `ebpf:"underlay_linecard"`
-	UnderlayPackets  *ebpf.Program `ebpf:"underlay_packets"`
-	UplinkIngress    *ebpf.Program `ebpf:"uplink_ingress"`
-	WalkOn           *ebpf.Program `ebpf:"walk_on"`
-	WalkOnXdp        *ebpf.Program `ebpf:"walk_on_xdp"`
+	EnterPort             *ebpf.Program `ebpf:"enter_port"`
+	Linecard              *ebpf.Program `ebpf:"linecard"`
+	LinecardBelow         *ebpf.Program `ebpf:"linecard_below"`
+	PassXdp               *ebpf.Program `ebpf:"pass_xdp"`
+	PortIngress           *ebpf.Program `ebpf:"port_ingress"`
+	SlowInject            *ebpf.Program `ebpf:"slow_inject"`
+	TakenOver             *ebpf.Program `ebpf:"taken_over"`
+	UnderlayEgress        *ebpf.Program `ebpf:"underlay_egress"`
+	UnderlayIngress       *ebpf.Program `ebpf:"underlay_ingress"`
+	UnderlayLinecard      *ebpf.Program `ebpf:"underlay_linecard"`
+	UnderlayLinecardBelow *ebpf.Program `ebpf:"underlay_linecard_below"`
+	UnderlayPackets       *ebpf.Program `ebpf:"underlay_packets"`
+	UplinkIngress         *ebpf.Program `ebpf:"uplink_ingress"`
+	WalkOn                *ebpf.Program `ebpf:"walk_on"`
+	WalkOnXdp             *ebpf.Program `ebpf:"walk_on_xdp"`
 }
 
 func (p *objectPrograms) Close() error {
 	return _ObjectClose(
 		p.EnterPort,
 		p.Linecard,
+		p.LinecardBelow,
 		p.PassXdp,
 		p.PortIngress,
 		p.SlowInject,
@@ -696,6 +741,7 @@ func (p *objectPrograms) Close() error {
 		p.UnderlayEgress,
 		p.UnderlayIngress,
 		p.UnderlayLinecard,
+		p.UnderlayLinecardBelow,
 		p.UnderlayPackets,
 		p.UplinkIngress,
 		p.WalkOn,

@@ -157,7 +157,7 @@ func TestConstantsAreThoseOfC(t *testing.T) {
 		"no uplink",
 		"no route", "storm", "off underlay", "policed", "no program", "checksum",
 		"unknown label", "label ttl", "label stack", "router alert", "lsp down",
-		"label loop"}
+		"label loop", "reservation exceeded", "no time"}
 	if diff := cmp.Diff(want, have); diff != "" {
 		t.Error(diff)
 	}

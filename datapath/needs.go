@@ -26,6 +26,7 @@ const (
 	needCard                           // what leaves the machine waits at the uplink
 	needMet                            // tunnels count the packet programs that frames have met
 	needMPLS                           // routers have labels
+	needEarly                          // best effort waits for what is reserved
 
 	allNeeds needs = 1<<iota - 1
 )
@@ -45,6 +46,7 @@ var switches = []struct {
 	{needCard, "card", objectVarWithCard},
 	{needMet, "met", objectVarWithMet},
 	{needMPLS, "mpls", objectVarWithMpls},
+	{needEarly, "early", objectVarWithEarly},
 }
 
 // String lists the set as the pins of programs do: +tunnels+queues.
@@ -82,6 +84,13 @@ func (d *DataPath) findNeeds() (n needs, err error) {
 	}
 	if u.Queued != 0 {
 		n |= needCard
+	}
+	share, err := d.BestEffort()
+	if err != nil {
+		return n, err
+	}
+	if share > 0 {
+		n |= needEarly
 	}
 	programs, err := node.Any(d.nodesDir())
 	if err != nil {

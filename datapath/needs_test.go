@@ -59,26 +59,30 @@ func TestProgramsAreLoadedForWhatTheHostNeeds(t *testing.T) {
 		b.check(d.Set(b.a, Port{Mode: Peer, Peer: b.b, MTU: 1500, Police: Policer{Rate: 1e6, Burst: 1e6}}))
 		is("with a policer", needTunnels|needQueues|needPolicers)
 		six := sorts[2]
-		rest := needStormControl | needPrograms | needUDP | needCard | needMet | needMPLS
+		rest := needStormControl | needPrograms | needUDP | needCard | needMet | needMPLS | needEarly
 		b.check(d.SetTunnel(b.b, six))
 		is("with a tunnel over IPv6", allNeeds&^rest)
 		six.StormControl = 10
 		b.check(d.SetTunnel(b.b, six))
-		is("with storm control", allNeeds&^needPrograms&^needUDP&^needCard&^needMet&^needMPLS)
+		is("with storm control", allNeeds&^needPrograms&^needUDP&^needCard&^needMet&^needMPLS&^needEarly)
 		six.CountsMet = true
 		b.check(d.SetTunnel(b.b, six))
-		is("with a tunnel that counts packet programs", allNeeds&^needPrograms&^needUDP&^needCard&^needMPLS)
+		is("with a tunnel that counts packet programs",
+			allNeeds&^needPrograms&^needUDP&^needCard&^needMPLS&^needEarly)
 		b.check(d.Nodes().Need(false))
-		is("with packet programs", allNeeds&^needUDP&^needCard&^needMPLS)
+		is("with packet programs", allNeeds&^needUDP&^needCard&^needMPLS&^needEarly)
 		b.check(d.Nodes().Need(true))
-		is("with UDP ports", allNeeds&^needCard&^needMPLS)
+		is("with UDP ports", allNeeds&^needCard&^needMPLS&^needEarly)
 		b.check(d.QueueUplink(true)) // there is none
-		is("with a queue at the uplink", allNeeds&^needMPLS)
+		is("with a queue at the uplink", allNeeds&^needMPLS&^needEarly)
 		b.check(d.SetLabel(1, 100, NHLFE{Pop: true}))
-		is("with labels", allNeeds)
+		is("with labels", allNeeds&^needEarly)
+		b.check(d.SetBestEffort(0.5))
+		is("with a share for best effort", allNeeds)
 		before := b.ids(d)
 		b.check(d.DeleteTunnel(b.b))
 		b.check(d.DeleteLabel(1, 100))
+		b.check(d.SetBestEffort(0))
 		b.check(d.Close())
 		d = b.open()
 		is("after a restart", allNeeds)
@@ -96,13 +100,14 @@ func TestProgramsAreLoadedForWhatTheHostNeeds(t *testing.T) {
 		b.check(d.Close())
 		d, err = open(b.dir, byClsact{}, must(loadObject()), version{abi: ABI, programs: "newest"})
 		b.check(err)
-		is("after an upgrade with a tunnel and a node", allNeeds&^needQueues&^needUDP&^needCard&^needMPLS)
+		is("after an upgrade with a tunnel and a node",
+			allNeeds&^needQueues&^needUDP&^needCard&^needMPLS&^needEarly)
 		b.check(d.SetUplink(b.b))
 		b.check(d.QueueUplink(true))
 		b.check(d.Close())
 		d, err = open(b.dir, byClsact{}, must(loadObject()), version{abi: ABI, programs: "latest"})
 		b.check(err)
-		is("after an upgrade with a queue at the uplink", allNeeds&^needQueues&^needUDP&^needMPLS)
+		is("after an upgrade with a queue at the uplink", allNeeds&^needQueues&^needUDP&^needMPLS&^needEarly)
 		b.check(d.Close())
 	})
 }

@@ -28,6 +28,9 @@ const (
 	// when the device was made, the lower and the upper 32 bits. The device counts from then on.
 	NoteSlow     = NoteKind(objectNoteKindNOTE_SLOW)
 	NoteSlowHigh = NoteKind(objectNoteKindNOTE_SLOW_HIGH)
+	// NoteThreaded is 1, by interface of the machine's namespace, where we let threads poll it. The kernel does not
+	// tell who did.
+	NoteThreaded = NoteKind(objectNoteKindNOTE_THREADED)
 )
 
 // SetNote writes a note; 0 deletes it.

@@ -46,7 +46,7 @@ const filtersSince = 11
 const nodesSince = 18
 
 var upgrades = map[string]upgrade{
-	objectMapPorts: {13, carried},
+	objectMapPorts: {18, carried},
 
 	objectMapClassifiers: {8, rebuilt}, // until then frames take the default class
 
@@ -98,9 +98,14 @@ var upgrades = map[string]upgrade{
 	objectMapUnwalkedFrames: {17, reset},
 	objectMapUnwalkedFull:   {17, reset},
 
+	objectMapEarlyRules:  {18, rebuilt}, // until then line cards treat all frames alike
+	objectMapBestEfforts: {18, reset},
+	objectMapBelowPorts:  {18, rebuilt},
+	objectMapBelowNics:   {18, rebuilt},
+
 	objectMapCounts:    {18, reset},
 	objectMapPunts:     {17, reset},
-	objectMapUnderlays: {17, reset},
+	objectMapUnderlays: {18, reset},
 }
 
 // share pins maps of the older data path among ours, where they are the same. What is pinned there already stays.

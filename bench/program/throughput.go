@@ -1,5 +1,6 @@
 // Package program measures packet programs beside what forwards frames in user space: figures 9 and 10 of SPP
-// ("Supercharging PlanetLab", SIGCOMM 2007), and how slices with packet programs share a machine.
+// ("Supercharging PlanetLab", SIGCOMM 2007), how slices with packet programs share a machine, and what is left of a
+// flow beside others that overload a router (figures 4 and 5 of QuaSAR).
 //
 // Everything is made of namespaces, devices and programs that live no longer than a measurement. Frames come from a
 // generator in the kernel, and are counted by a program beyond the last wire.

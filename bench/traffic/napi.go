@@ -56,6 +56,25 @@ func ThreadedAll(ctx context.Context, ns *os.File, cores map[string]int) error {
 	return nil
 }
 
+// Prefer makes the threads of a device real-time ones: they run before all else on their core. It holds as long as the
+// threads do.
+func Prefer(device string) error {
+	threads, err := napiThreads()
+	if err != nil {
+		return fmt.Errorf("find the threads of NAPI: %w", err)
+	}
+	if len(threads[device]) == 0 {
+		return fmt.Errorf("find the threads of %s: %w", device, ErrNoThreads)
+	}
+	attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1}
+	for _, pid := range threads[device] {
+		if err := unix.SchedSetAttr(pid, &attr, 0); err != nil {
+			return fmt.Errorf("make the NAPI thread of %s a real-time one: %w", device, err)
+		}
+	}
+	return nil
+}
+
 // Unthreaded undoes Threaded for devices of a namespace.
 func Unthreaded(ctx context.Context, ns *os.File, devices ...string) error {
 	return setDevices(ctx, ns, devices, "threaded", "0")

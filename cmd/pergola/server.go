@@ -135,6 +135,9 @@ func (o *serverOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.xdp, "xdp", xdpAuto,
 		"`mode` of the underlay: auto, with XDP programs at interfaces whose driver supports them; or "+
 			"off, with tc programs only")
+	f.Float64Var(&cfg.BestEffort, "best-effort", 0,
+		"`share` of each core, up to 1, that frames of tunnels without a reservation may have where XDP "+
+			"programs receive them; they then wait for those with one. 0: all are alike")
 	f.StringSliceVar(&o.labels, "label", nil,
 		"label `key=value`, by which topologies choose machines; may be given several times")
 }
@@ -147,6 +150,9 @@ func (a *app) serve(cmd *cobra.Command, o serverOptions) error {
 	}
 	if cfg.NoXDP = o.xdp == xdpOff; !cfg.NoXDP && o.xdp != xdpAuto {
 		return ui.Usage("", "--xdp is %s or %s, not %q", xdpAuto, xdpOff, o.xdp)
+	}
+	if cfg.BestEffort < 0 || cfg.BestEffort > 1 || cfg.BestEffort > 0 && cfg.NoXDP {
+		return ui.Usage("", "--best-effort is a share of each core, from 0 to 1, and needs --xdp %s", xdpAuto)
 	}
 	if cfg.Token, err = o.readToken(a.In); err != nil {
 		return err

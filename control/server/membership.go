@@ -224,7 +224,6 @@ func (s *server) membershipOf(c *cluster) (*hosts.Membership, error) {
 	}
 	return &hosts.Membership{
 		Joined: !m.Founder, Machine: c.machine, Address: end, Interfaces: s.Underlay, NoXDP: s.NoXDP,
-		API:    m.Advertise,
-		Labels: s.Labels, Version: s.Version,
+		BestEffort: s.BestEffort, API: m.Advertise, Labels: s.Labels, Version: s.Version,
 	}, nil
 }

@@ -67,7 +67,10 @@ type MemberConfig struct {
 	Token     string   // with which
 	Underlay  []string // interfaces that carry tunnels; empty: the one with the address
 	NoXDP     bool     // interfaces have no line card
-	Labels    map[string]string
+	// BestEffort is the share of each core, up to 1, that frames without a reservation may have at line cards,
+	// behind those with one; 0: all are alike.
+	BestEffort float64
+	Labels     map[string]string
 	// NewAuthority makes another certificate authority for the cluster, whose only server this machine is.
 	NewAuthority bool
 	Out          io.Writer // gets the command by which other machines join; nil: it is not printed

@@ -7,32 +7,33 @@
  * where a policer drops it on the way there. In all other cases, also where the frame is to be dropped, it does nothing
  * at all: the frame goes on to port_ingress as it came, and is counted there.
  *
+ * linecard_below: the same for frames of best effort, where early demultiplexing is on (early.h). Frames for packet
+ * programs go on to port_ingress, as the kernel calls those of XDP from programs of the same kind alone.
+ *
  * pass_xdp: at the device where handed over frames come out (handover.h). A veth device takes frames from XDP where the
  * other end of its pair has a program.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 
+#include "early.h"
 #include "link.h"
 #include "tunnel.h"
 #include "xdp.h"
 
-SEC("xdp.frags")
-int linecard(struct xdp_md *ctx)
+/* below: this is the thread of best effort (early.h), from which no packet program can be called. */
+static __always_inline int carry(struct xdp_md *ctx, struct frame *f, const bool below)
 {
-	struct frame *f = find_frame();
 	bool through, called;
 	int verdict;
 
-	if (!f)
-		return XDP_PASS;
 	clear_frame(f, true);
 	f->length = f->longest = bpf_xdp_get_buff_len(ctx);
 	f->from = f->entered = ctx->ingress_ifindex;
 	if (cross(f) != CONTINUE || f->mode != MODE_PEER)
 		return XDP_PASS;
 	through = walk_through(ctx, f);
-	called = !through && calls_node(ctx, f);
+	called = !below && !through && calls_node(ctx, f);
 	if (!through && !called)
 		return XDP_PASS;
 	if (through && f->external && begins_tunnel(f->at)) /* its entry in devices is for what comes out */
@@ -40,10 +41,45 @@ int linecard(struct xdp_md *ctx)
 	verdict = leave_by(ctx, f, called ? XDP_REDIRECT : to_device(f->at));
 	if (verdict == XDP_REDIRECT || verdict == XDP_DROP)
 		account(f);
-	if (called && verdict == XDP_REDIRECT) {
+	if (!below && called && verdict == XDP_REDIRECT) {
 		f->met = f->by_card = 0;
 		return call_node(ctx, f);
 	}
+	return verdict;
+}
+
+SEC("xdp.frags")
+int linecard(struct xdp_md *ctx)
+{
+	struct frame *f = find_frame();
+	struct early *rules;
+	int verdict;
+
+	if (!f)
+		return XDP_PASS;
+	if (with_early && is_early(&rules) && !has_reservation((void *)(long)ctx->data, (void *)(long)ctx->data_end)) {
+		verdict = defer(f, rules, &below_ports);
+		if (verdict == XDP_DROP)
+			count_drop(ctx->ingress_ifindex, REASON_NO_TIME);
+		return verdict;
+	}
+	return carry(ctx, f, false);
+}
+
+/* The same in the thread below: of best effort. */
+SEC("xdp.frags/cpumap")
+int linecard_below(struct xdp_md *ctx)
+{
+	struct best_effort *b = find_best_effort();
+	struct frame *f = find_frame();
+	int verdict;
+	__u64 begun;
+
+	if (!with_early || !f || !b)
+		return XDP_PASS;
+	begun = begin_below(b, f);
+	verdict = carry(ctx, f, true);
+	end_below(b, f, begun);
 	return verdict;
 }
 

@@ -18,3 +18,4 @@ const volatile __u8 with_udp = 1;	    /* UDP ports lead to packet programs */
 const volatile __u8 with_card = 1;	    /* what leaves the machine waits at the uplink (uplink.h) */
 const volatile __u8 with_met = 1;	    /* tunnels count the packet programs that frames have met (outer.h) */
 const volatile __u8 with_mpls = 1;	    /* routers have labels (mpls.h) */
+const volatile __u8 with_early = 1;	    /* best effort waits for what is reserved (early.h) */

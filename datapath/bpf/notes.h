@@ -16,6 +16,7 @@ enum note_kind {
 	NOTE_FORWARDING,  /* 0 */
 	NOTE_SLOW,	  /* by tap device */
 	NOTE_SLOW_HIGH,
+	NOTE_THREADED, /* by interface of the machine's namespace */
 };
 
 struct note {

@@ -41,6 +41,8 @@ enum reason {
 	REASON_LABEL_LOOP,    /* after 64 hops */
 	REASON_RESERVATION_EXCEEDED, /* by an LSP whose excess is dropped (reserve.h) */
 
+	REASON_NO_TIME, /* best effort, and the core that it came to has no time for it (early.h) */
+
 	REASONS, /* their number */
 };
 

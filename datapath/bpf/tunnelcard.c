@@ -9,12 +9,16 @@
  * underlay_ingress as it came, and is counted there. Only segments of TCP out of VXLAN are sent elsewhere: the proxy
  * port's device makes super-frames of them (gather).
  *
+ * underlay_linecard_below: the same for packets of best effort, where early demultiplexing is on (early.h). Packets for
+ * packet programs go on to underlay_ingress, as the kernel calls those of XDP from programs of the same kind alone.
+ *
  * walk_on_xdp: goes on with a frame that a node's packet program gives back in XDP (node.h), wherever it came in.
  */
 #include <linux/bpf.h>
 #include <linux/tcp.h>
 #include <bpf/bpf_helpers.h>
 
+#include "early.h"
 #include "link.h"
 #include "outer.h"
 #include "outer_route.h"
@@ -165,6 +169,8 @@ __noinline int gather(struct xdp_md *ctx, struct frame *f)
 static __always_inline int to_card(const struct xdp_md *ctx, const struct frame *f, __u32 nic)
 {
 	/* What lies in several buffers, Linux before 6.3 sends back, but loses where it is redirected. */
+	if (nic == ctx->ingress_ifindex && with_early && is_below()) /* a thread below cannot send back */
+		return f->split ? XDP_PASS : bpf_redirect_map(&nics, nic, XDP_PASS);
 	if (nic == ctx->ingress_ifindex)
 		return f->split ? XDP_TX : bpf_redirect_map(&nics, nic | BACK, XDP_TX);
 	return bpf_redirect_map(&nics, f->split ? nic | IN_PARTS : nic, XDP_PASS);
@@ -246,24 +252,23 @@ static __always_inline int call_by_port(struct xdp_md *ctx, struct frame *f)
 	return XDP_DROP;
 }
 
-SEC("xdp.frags")
-int underlay_linecard(struct xdp_md *ctx)
+/* below: this is the thread of best effort (early.h), from which no packet program can be called. */
+static __always_inline int carry_packet(struct xdp_md *ctx, struct frame *f, const bool below)
 {
-	struct frame *f = find_frame();
 	bool through, called, relayed;
 	int verdict = XDP_PASS;
 
-	if (!f)
-		return XDP_PASS;
 	clear_frame(f, true);
 	if (!open_packet(ctx, f)) {
-		verdict = with_udp ? call_by_datagram(ctx, f) : XDP_PASS;
+		if (!with_udp || below)
+			return XDP_PASS;
+		verdict = call_by_datagram(ctx, f);
 		return verdict == XDP_REDIRECT ? call_by_port(ctx, f) : verdict;
 	}
 	if (cross(f) != CONTINUE)
 		return XDP_PASS;
 	through = f->mode == MODE_PEER && walk_through(ctx, f);
-	called = f->mode == MODE_PEER && !through && calls_node(ctx, f);
+	called = !below && f->mode == MODE_PEER && !through && calls_node(ctx, f);
 	relayed = through && f->external && begins_tunnel(f->at);
 	f->edit.cut = f->begin;
 	if ((through || called) && keeps_ecn(ctx, f))
@@ -286,12 +291,55 @@ int underlay_linecard(struct xdp_md *ctx)
 	} else if (relayed && verdict != XDP_DROP) {
 		count_sent(f->edit.outer + f->length);
 		count_handed(f->at, f->length);
-	} else if (called && verdict == XDP_REDIRECT) {
+	} else if (!below && called && verdict == XDP_REDIRECT) {
 		if (!with_met)
 			f->met = 0;
 		f->by_card = 1;
 		return call_node(ctx, f);
 	}
+	return verdict;
+}
+
+/* Only what is in tunnels is demultiplexed: all else is the machine's own. */
+static __always_inline bool is_deferred(const struct xdp_md *ctx)
+{
+	const void *end = (void *)(long)ctx->data_end, *inside = look_inside((void *)(long)ctx->data, end);
+
+	return inside && !has_reservation(inside, end);
+}
+
+SEC("xdp.frags")
+int underlay_linecard(struct xdp_md *ctx)
+{
+	struct frame *f = find_frame();
+	struct early *rules;
+	int verdict;
+
+	if (!f)
+		return XDP_PASS;
+	if (with_early && is_early(&rules) && is_deferred(ctx)) {
+		verdict = defer(f, rules, &below_nics);
+		if (verdict == XDP_DROP)
+			count_packet_drop(REASON_NO_TIME);
+		return verdict;
+	}
+	return carry_packet(ctx, f, false);
+}
+
+/* The same in the thread below: of best effort. */
+SEC("xdp.frags/cpumap")
+int underlay_linecard_below(struct xdp_md *ctx)
+{
+	struct best_effort *b = find_best_effort();
+	struct frame *f = find_frame();
+	int verdict;
+	__u64 begun;
+
+	if (!with_early || !f || !b)
+		return XDP_PASS;
+	begun = begin_below(b, f);
+	verdict = carry_packet(ctx, f, true);
+	end_below(b, f, begun);
 	return verdict;
 }
 

@@ -134,6 +134,7 @@ const (
 	objectVarScratchSize         = "scratch_size"
 	objectVarWindowReach         = "window_reach"
 	objectVarWithCard            = "with_card"
+	objectVarWithEarly           = "with_early"
 	objectVarWithIpv6Underlay    = "with_ipv6_underlay"
 	objectVarWithMet             = "with_met"
 	objectVarWithMpls            = "with_mpls"
@@ -247,6 +248,7 @@ type objectVariableSpecs struct {
 	ScratchSize         *ebpf.VariableSpec `ebpf:"scratch_size"`
 	WindowReach         *ebpf.VariableSpec `ebpf:"window_reach"`
 	WithCard            *ebpf.VariableSpec `ebpf:"with_card"`
+	WithEarly           *ebpf.VariableSpec `ebpf:"with_early"`
 	WithIpv6Underlay    *ebpf.VariableSpec `ebpf:"with_ipv6_underlay"`
 	WithMet             *ebpf.VariableSpec `ebpf:"with_met"`
 	WithMpls            *ebpf.VariableSpec `ebpf:"with_mpls"`
@@ -368,6 +370,7 @@ type objectVariables struct {
 	ScratchSize         *ebpf.Variable `ebpf:"scratch_size"`
 	WindowReach         *ebpf.Variable `ebpf:"window_reach"`
 	WithCard            *ebpf.Variable `ebpf:"with_card"`
+	WithEarly           *ebpf.Variable `ebpf:"with_early"`
 	WithIpv6Underlay    *ebpf.Variable `ebpf:"with_ipv6_underlay"`
 	WithMet             *ebpf.Variable `ebpf:"with_met"`
 	WithMpls            *ebpf.Variable `ebpf:"with_mpls"`

@@ -28,6 +28,9 @@ type UnderlayConfig struct {
 	Interfaces []string
 	NoXDP      bool // the programs of tc do all the work
 	Bound      bool // packets of tunnels leave by these interfaces alone, wherever the machine's routes lead
+	// BestEffort is the share of each core that frames without a reservation may have where line cards receive
+	// them, behind those with one; 0: all are alike.
+	BestEffort float64
 }
 
 // UnderlayState is what there is of it.
@@ -100,6 +103,7 @@ func (u *Underlay) Open(ctx context.Context, by Tunnels) {
 	if err == nil {
 		err = by.OpenUnderlay(ctx, UnderlayConfig{
 			Interfaces: names, NoXDP: u.cluster.NoXDP, Bound: isBound(u.cluster, found),
+			BestEffort: u.cluster.BestEffort,
 		})
 	}
 	if u.problem.Set(err) && err != nil {

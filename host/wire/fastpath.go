@@ -78,3 +78,7 @@ func (s *HostNetwork) ReadUnwalked() (*datapath.UnwalkedReader, error) { return 
 func (s *HostNetwork) SendOn(u *datapath.Unwalked, ip []byte) error {
 	return netns.In(s.ns, func() error { return s.data.SendOn(u, ip) })
 }
+
+// SetBestEffort says which share of each core frames without a reservation may have at line cards; 0: they are treated
+// as all others. See OpenUnderlay for what goes with it at interfaces of the machine.
+func (s *HostNetwork) SetBestEffort(share float64) error { return s.data.SetBestEffort(share) }

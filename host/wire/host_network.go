@@ -94,6 +94,15 @@ func (p paths) undoNoted() error {
 	if err != nil {
 		return err
 	}
+	threaded, err := datapath.PinnedNotes(p.bpf, datapath.NoteThreaded)
+	if err != nil {
+		return err
+	}
+	for index := range threaded {
+		if err := unthread(index); err != nil {
+			return err
+		}
+	}
 	return undoNoted(slices.Collect(maps.Keys(nics)), len(set) > 0)
 }
 

@@ -70,6 +70,8 @@ func (u *underlay) xdp(d device) string {
 		return why
 	case d.xdp == 0:
 		return "none: it was taken away"
+	case u.ordinary[d.name] != nil:
+		return xdpNative + "; no real-time thread polls it: " + u.ordinary[d.name].Error()
 	case len(u.nics) > 1 && !u.transmits[d.name]:
 		return xdpNative + "; what comes in by other interfaces leaves it by tc"
 	}

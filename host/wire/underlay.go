@@ -15,6 +15,9 @@ type UnderlayConfig struct {
 	Interfaces []string // none: there are no tunnels, and nothing is left of them
 	NoXDP      bool     // the programs of tc do all the work
 	Bound      bool     // packets of tunnels leave by these interfaces alone, wherever the machine's routes lead
+	// BestEffort is the share of each core, up to 1, that frames without a reservation may have where line cards
+	// receive them. They wait for those with one, and real-time threads poll the interfaces. 0: all are alike.
+	BestEffort float64
 }
 
 // UnderlayState is what there is of it.
@@ -38,8 +41,10 @@ type underlay struct {
 	mu        sync.Mutex        // guards all, and the uplink; taken after HostNetwork.wiring
 	nics      []string          // as told
 	noXDP     bool              // as told
+	early     bool              // best effort waits
 	why       map[string]string // there is no line card, by interface
 	transmits map[string]bool   // by interface: whether it sends what line cards of others redirect
+	ordinary  map[string]error  // no real-time thread polls it, though best effort is to wait, by interface
 }
 
 // OpenUnderlay leads tunnels' packets from and to these interfaces of the machine. What it attached to interfaces that
@@ -52,7 +57,9 @@ func (s *HostNetwork) OpenUnderlay(ctx context.Context, c UnderlayConfig) error 
 	s.underlay.mu.Lock()
 	defer s.underlay.mu.Unlock()
 	s.underlay.nics, s.underlay.noXDP = slices.Clone(c.Interfaces), c.NoXDP
+	s.underlay.early = c.BestEffort > 0 && !c.NoXDP
 	s.underlay.why, s.underlay.transmits = map[string]string{}, map[string]bool{}
+	s.underlay.ordinary = map[string]error{}
 	machine, err := dial(s.host)
 	if err != nil {
 		return fmt.Errorf("open underlay: %w", err)
@@ -96,6 +103,13 @@ func (s *HostNetwork) openUnderlay(machine *conn, c UnderlayConfig) error {
 	if err := s.noteNICs(indexes); err != nil {
 		return err
 	}
+	share := c.BestEffort
+	if !s.underlay.early {
+		share = 0
+	}
+	if err := s.shareCores(share, indexes); err != nil {
+		return err
+	}
 	for _, nic := range nics {
 		if err := netns.In(s.host, func() error { return s.attachNIC(nic, c.NoXDP) }); err != nil {
 			return fmt.Errorf("interface %s: %w", nic.name, err)
@@ -105,6 +119,7 @@ func (s *HostNetwork) openUnderlay(machine *conn, c UnderlayConfig) error {
 		if err := s.updateRedirect(nic); err != nil {
 			return fmt.Errorf("interface %s: %w", nic.name, err)
 		}
+		s.updateThreads(nic)
 	}
 	return s.leaveNICs(indexes)
 }
@@ -118,14 +133,17 @@ func (s *HostNetwork) bind(bound bool, indexes []int) error {
 }
 
 func (s *HostNetwork) closeUnderlay() error {
+	if err := s.shareCores(0, nil); err != nil {
+		return err
+	}
 	if err := s.leaveNICs(nil); err != nil {
 		return err
 	}
 	return s.deleteUplink()
 }
 
-// Underlay reads the state of the underlay, and updates which interfaces line cards redirect to, as drivers change:
-// call it every few seconds.
+// Underlay reads the state of the underlay, and updates which interfaces line cards redirect to, as drivers change, and
+// which threads poll them: call it every few seconds.
 func (s *HostNetwork) Underlay(ctx context.Context) (UnderlayState, error) {
 	if err := ctx.Err(); err != nil {
 		return UnderlayState{}, err
@@ -157,6 +175,7 @@ func (s *HostNetwork) underlayLocked() (state UnderlayState, err error) {
 			if err := s.updateRedirect(d); err != nil {
 				return state, err
 			}
+			s.updateThreads(d)
 			state.NICs[name] = NICState{
 				Present: true, Up: d.up, Index: d.index, MTU: d.mtu, XDP: s.underlay.xdp(d),
 			}

@@ -82,7 +82,8 @@ func (n *Network) FastPath(ctx context.Context, on bool) error {
 		if !p.Router {
 			continue
 		}
-		r := mirror.Router{Slice: uint32(n.Plan.Slice), NetNS: n.Nodes[p.Name].NS, Legs: legs[p.Name], Off: !on}
+		r := mirror.Router{Slice: uint32(n.Plan.Slice), NetNS: n.Nodes[p.Name].NS, Legs: legs[p.Name], Off: !on,
+			Labels: mirror.Labels{Space: p.LabelSpace}}
 		gone, err := n.platform.fast.mirror.Set(n.mirrorName(p.Name), r)
 		if err != nil {
 			return err

@@ -27,6 +27,7 @@ type NodePlan struct {
 	Objects    []Object
 	Routes     []Route
 	Neighbours []Neighbour
+	LabelSpace uint32 // of a router that switches labels; 0: it does not
 }
 
 // LinkPlan joins two interfaces, or, with a switch between them, any number. One end alone the caller joins with

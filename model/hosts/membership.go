@@ -12,6 +12,7 @@ type Membership struct {
 	Address    netip.Addr // the end of the tunnels to this machine
 	Interfaces []string   // that carry tunnels; empty: the one with Address
 	NoXDP      bool       // no XDP programs on the interfaces
+	BestEffort float64    // share of each core that frames without a reservation may have; 0: they do not wait
 	API        string     // where members reach this one: host:port
 	Labels     map[string]string
 	Version    string // of Pergola

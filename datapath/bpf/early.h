@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Early demultiplexing: where a core has more to do than it can, what a frame is decides before any work is done for
+ * it.
+ *
+ *	card, its NAPI thread (real-time, host/wire/napi.go)
+ *	  │ has a reservation: line card, at once
+ *	  └ best effort: dropped, if its core has no time for it; else
+ *	    └─> CPUMAP entry of the same core: a thread of the kernel below all that is real-time, whose program does
+ *	        what the line card would have done
+ *
+ * Both run on one core with bottom halves off, one after the other: the record of a core is theirs without locks. What
+ * best effort may take is bounded twice, so that the real-time thread hands over nothing in vain: by its share of the
+ * core, a token bucket of processor time (meter.h), and by what waits for the thread below.
+ */
+#pragma once
+
+#include <linux/bpf.h>
+#include <linux/if_ether.h>
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#include "count.h"
+#include "frame.h"
+#include "meter.h"
+#include "needs.h"
+#include "outer.h"
+#include "reasons.h"
+#include "reserve.h"
+#include "tunnel.h"
+
+#ifndef ETH_P_MPLS_UC
+#define ETH_P_MPLS_UC 0x8847
+#endif
+
+#define MAX_WAITING 512	 /* frames that wait for a thread below; its queue, datapath.belowQueue, is longer */
+#define SAMPLED 16	 /* one frame in so many is measured, */
+#define LONGEST 64000	 /* ns, and counts for so much at most: more, and the processor was taken away */
+#define STUCK 2000000000 /* ns without a frame from the thread below, after which what waits there is taken for lost */
+
+/* Of the machine: what user space decides. */
+struct early {
+	__u64 cost;  /* ns << METER_SCALE that a ns of processor time takes of the bucket: one by the share */
+	__u64 depth; /* ns: what a full bucket holds */
+	__u32 on;
+	__u32 pad;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+	__type(key, __u32);
+	__type(value, struct early);
+} early_rules SEC(".maps");
+
+/* Of a core. */
+struct best_effort {
+	__u64 full;	   /* when the bucket would be full again: ns, by the coarse clock */
+	__u64 handed_over; /* frames, to all threads below, */
+	__u64 done;	   /* and of them those that have come there */
+	__u64 seen;	   /* when the last one of these came: ns, by the coarse clock */
+	__u64 working;	   /* a thread below is at a frame now */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+	__type(key, __u32);
+	__type(value, struct best_effort);
+} best_efforts SEC(".maps");
+
+/* The threads below, by core: of line cards of ports, and of network cards. */
+struct below {
+	__uint(type, BPF_MAP_TYPE_CPUMAP);
+	__uint(max_entries, 1); /* the loader knows how many cores there may be */
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+	__type(key, __u32);
+	__type(value, struct bpf_cpumap_val);
+};
+
+struct below below_ports SEC(".maps"), below_nics SEC(".maps");
+
+/*
+ * Is the frame that begins here within a reservation? This is the one place that knows how it is told before anything
+ * is looked up: the router where the LSP begins has measured it, and given its labels this class (reserve.h).
+ */
+static __always_inline bool has_reservation(const void *frame, const void *end)
+{
+	const struct ethhdr *eth = frame;
+	const __be32 *entry = (const void *)(eth + 1);
+
+	if ((const void *)(entry + 1) > end || eth->h_proto != bpf_htons(ETH_P_MPLS_UC))
+		return false;
+	return (bpf_ntohl(*entry) >> 9 & 7) == RESERVED_CLASS;
+}
+
+/* Where the frame inside begins, of a packet that looks like a tunnel's; NULL: it does not. */
+static __always_inline const void *look_inside(const void *packet, const void *end)
+{
+	const struct ethhdr *eth = packet;
+	const struct ipv6hdr *ip6 = (const void *)(eth + 1);
+	const struct iphdr *ip4 = (const void *)(eth + 1);
+	const void *above = ip4 + 1;
+	__u8 protocol;
+
+	if ((const void *)(ip6 + 1) > end) /* no tunnel's packet is as short */
+		return NULL;
+	if (eth->h_proto == bpf_htons(ETH_P_IP)) {
+		if (ip4->ihl != 5)
+			return NULL;
+		protocol = ip4->protocol;
+	} else if (with_ipv6_underlay && eth->h_proto == bpf_htons(ETH_P_IPV6)) {
+		protocol = ip6->nexthdr;
+		above = ip6 + 1;
+	} else {
+		return NULL;
+	}
+	if (protocol == IPPROTO_GRE) {
+		const struct gre *gre = above;
+		const void *inside = &gre->words[1]; /* behind the key */
+
+		if (inside > end || gre->protocol != bpf_htons(ETH_P_TEB))
+			return NULL;
+		return gre->flags & bpf_htons(GRE_SEQUENCE) ? &gre->words[2] : inside;
+	}
+	if (protocol == IPPROTO_UDP) {
+		const struct vxlan *vxlan = above;
+
+		return (const void *)(vxlan + 1) <= end && vxlan->udp.dest == bpf_htons(VXLAN_PORT) ? vxlan + 1 : NULL;
+	}
+	return NULL;
+}
+
+static __always_inline struct best_effort *find_best_effort(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&best_efforts, &zero);
+}
+
+static __always_inline bool is_early(struct early **rules)
+{
+	__u32 zero = 0;
+
+	*rules = bpf_map_lookup_elem(&early_rules, &zero);
+	return *rules && (*rules)->on;
+}
+
+/* Is there time on this core for a frame of best effort? */
+static __always_inline bool may_wait(struct best_effort *b, const struct early *rules, __u64 now)
+{
+	if (b->full > now && b->full - now >= rules->depth)
+		return false;
+	if (b->handed_over - b->done < MAX_WAITING)
+		return true;
+	if (now < b->seen + STUCK)
+		return false;
+	b->done = b->handed_over;
+	b->seen = now;
+	return true;
+}
+
+/* A frame of best effort: dropped, or handed over to the thread below of this core. */
+static __always_inline int defer(struct frame *f, const struct early *rules, void *below)
+{
+	struct best_effort *b = find_best_effort();
+
+	if (!b)
+		return XDP_PASS;
+	if (!may_wait(b, rules, coarse_clock(f)))
+		return XDP_DROP;
+	b->handed_over++;
+	return bpf_redirect_map(below, bpf_get_smp_processor_id(), XDP_PASS);
+}
+
+/* A frame has come to the thread below. Returns when, if it is measured; else 0. */
+static __always_inline __u64 begin_below(struct best_effort *b, struct frame *f)
+{
+	b->done++;
+	b->seen = coarse_clock(f);
+	b->working = true;
+	return bpf_get_prandom_u32() % SAMPLED ? 0 : bpf_ktime_get_ns();
+}
+
+/* Pays for what has been done since then, also for frames that are not measured. */
+static __always_inline void end_below(struct best_effort *b, struct frame *f, __u64 begun)
+{
+	__u64 took, now = coarse_clock(f);
+	struct early *rules;
+
+	b->working = false;
+	if (!begun || !is_early(&rules))
+		return;
+	took = bpf_ktime_get_ns() - begun;
+	if (took > LONGEST)
+		took = LONGEST;
+	b->full = (b->full > now ? b->full : now) + (took * SAMPLED * rules->cost >> METER_SCALE);
+}
+
+/* Is this the thread below? */
+static __always_inline bool is_below(void)
+{
+	const struct best_effort *b = find_best_effort();
+
+	return b && b->working;
+}

@@ -1,0 +1,134 @@
+package datapath
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+)
+
+// spend empties the buckets of best effort of all cores, for as long as a test takes.
+func (w *world) spend() {
+	w.Helper()
+	var now unix.Timespec
+	w.check(unix.ClockGettime(unix.CLOCK_MONOTONIC_COARSE, &now))
+	all := make([]objectBestEffort, ebpf.MustPossibleCPU())
+	for i := range all {
+		all[i].Full = uint64(now.Nano() + int64(time.Hour))
+	}
+	w.check(w.d.maps.BestEfforts.Put(uint32(0), all))
+}
+
+// What has no reservation goes on by the threads below as it would by the line card, or is dropped where its core has
+// no time for it. What has one goes on whatever becomes of the rest.
+func TestBestEffortWaitsForWhatIsReserved(t *testing.T) {
+	inLiveWorld(t, func(w *world) {
+		w.bare = true // so that nothing but line cards moves frames
+		w.a = w.port(macA)
+		l := w.line(2)
+		w.space(l)
+		for i := range l.routers {
+			w.label(i, uint32(100+i), l.ahead(i, Label{Label: uint32(101 + i), Class: 5}))
+		}
+		for _, port := range []int{w.a, l.end} {
+			w.change(port, func(p *Port) { p.External = true })
+		}
+		w.check(w.d.AttachPortLineCard(w.a, true))
+		defer func() { w.check(w.d.DetachPortLineCard(w.a)) }()
+		w.check(w.d.AllowXDPToPort(l.end, l.end))
+		defer func() { w.check(w.d.SetBestEffort(0)) }()
+		p := packet{}
+		whole := arrival{l.end, unix.PACKET_HOST, p.after(macB, mac(3), 2)}
+		reserved := labelled(p.bytes(), entry{100, 20, 5})
+		switched := arrival{l.end, unix.PACKET_HOST, labelled(p.behind(0, macB, mac(3)), entry{102, 18, 5})}
+		counted := func(want map[string]uint64) {
+			w.Helper()
+			if diff := cmp.Diff(want, w.take()); diff != "" {
+				w.Errorf("counters (-want +have):\n%s", diff)
+			}
+		}
+
+		for _, share := range []float64{1, 0, 0.25} {
+			w.name = fmt.Sprintf("best effort has %v", share)
+			w.check(w.d.SetBestEffort(share))
+			if have := must(w.d.BestEffort()); have != share {
+				w.Errorf("best effort is said to have %v", have)
+			}
+			w.take()
+			w.expectReceived(p.bytes(), whole)
+			counted(l.passed(2))
+			w.expectReceived(reserved, switched)
+			counted(l.passed(2))
+		}
+		w.name = "no time"
+		w.spend()
+		other := labelled(p.bytes(), entry{100, 20, 4})
+		for _, frame := range [][]byte{p.bytes(), other} {
+			w.check(w.say(w.a, frame))
+		}
+		w.expectReceived(reserved, switched)
+		want := l.passed(2)
+		want[fmt.Sprintf("no time %d", w.a)] = 2
+		counted(want)
+
+		w.name = "newer programs"
+		d, err := open(w.dir, byClsact{}, must(loadObject()), version{abi: ABI, programs: "newer"})
+		w.check(err)
+		defer func() { w.check(d.Close()) }()
+		if have := must(d.BestEffort()); have != 0.25 {
+			w.Errorf("after an upgrade, best effort has %v", have)
+		}
+		w.check(w.d.maps.BestEfforts.Put(uint32(0), make([]objectBestEffort, ebpf.MustPossibleCPU())))
+		w.expectReceived(p.bytes(), whole)
+	})
+}
+
+// Of packets, those in tunnels are told apart by the frame inside. All others are the machine's own.
+func TestReservationsInTunnelsAreSeen(t *testing.T) {
+	inRoutedWorld(t, func(w *world) {
+		w.asked(never)
+		defer func() { w.check(w.d.SetBestEffort(0)) }()
+		for _, tunnel := range sorts {
+			w.name = tunnel.named()
+			_, _ = w.relay(tunnel)
+			in := tunnel
+			in.Key = 100
+			came := func(frame []byte) []byte {
+				return in.turned().outer(frame, around{to: macHere, from: macThere})
+			}
+			p := packet{}
+			reserved, best := came(labelled(p.bytes(), entry{100, 20, 5})), came(p.bytes())
+			own := packet{to: macHere}.bytes()
+			plain := w.card(reserved)
+			w.check(w.d.SetBestEffort(1))
+			if have := w.card(reserved); have.Verdict != plain.Verdict {
+				w.Errorf("%s: verdict %d of what has a reservation, want %d", w.name, have.Verdict,
+					plain.Verdict)
+			}
+			w.expect(w.card(best), xdpRedirect, best, map[string]uint64{})
+			other := came(labelled(p.bytes(), entry{100, 20, 4}))
+			w.expect(w.card(other), xdpRedirect, other, map[string]uint64{})
+			w.expect(w.card(own), xdpPass, own, map[string]uint64{})
+			w.spend()
+			w.expect(w.card(best), xdpDrop, best, map[string]uint64{"no time": 1})
+			w.check(w.d.maps.BestEfforts.Put(uint32(0), make([]objectBestEffort, ebpf.MustPossibleCPU())))
+			w.check(w.d.SetBestEffort(0))
+			w.forgetTunnels()
+		}
+	})
+}
+
+func TestSharesOfBestEffortAreChecked(t *testing.T) {
+	inBench(t, func(b *bench) {
+		d := b.open()
+		defer func() { b.check(d.Close()) }()
+		for _, share := range []float64{-0.1, 1.1} {
+			if d.SetBestEffort(share) == nil {
+				b.Errorf("best effort may have %v", share)
+			}
+		}
+	})
+}
