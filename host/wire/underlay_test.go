@@ -27,8 +27,18 @@ func (m *machine) programs() string {
 	m.Helper()
 	return strings.Join([]string{
 		m.run("tc", "qdisc", "show", "dev", nic), m.run("tc", "filter", "show", "dev", nic, "ingress"),
-		m.run("ip", "-o", "-d", "link", "show", "dev", nic), m.run("ip", "-o", "-br", "link"),
+		m.run("ip", "-o", "-d", "link", "show", "dev", nic), strings.Join(m.interfaces(), " "),
 	}, "\n")
+}
+
+// interfaces are the names of those of the machine. Their carriers come and go later.
+func (m *machine) interfaces() (all []string) {
+	m.Helper()
+	for line := range strings.Lines(m.run("ip", "-o", "-br", "link")) {
+		name, _, _ := strings.Cut(line, " ")
+		all = append(all, name)
+	}
+	return all
 }
 
 // wantPrograms waits until the interface has again what it had: the kernel takes XDP programs off in the background.

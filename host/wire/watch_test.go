@@ -2,6 +2,7 @@ package wire_test
 
 import (
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -17,6 +18,12 @@ func TestChangesOfInterfacesAreTold(t *testing.T) {
 	b := newBed(t, 1, 1500)
 	m := b.machines[0]
 	m.openUnderlay()
+	testkit.Eventually(t, func() error { // the kernel tells of carriers, too, and later
+		if all := m.run("ip", "-o", "-br", "link"); strings.Contains(all, "NO-CARRIER") {
+			return errors.New(all)
+		}
+		return nil
+	}, 10*time.Second, "all interfaces to have carriers")
 	var told atomic.Int32
 	var stop func() error
 	m.must(m.there(func() (err error) {

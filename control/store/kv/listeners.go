@@ -86,6 +86,7 @@ func (l *listeners) serve(etcd *etcdserver.EtcdServer) {
 	g := guard{prefix: l.prefix, kv: etcd.KV(), catchUp: etcd.LinearizableReadNotify, refused: l.refused}
 	l.grpc = v3rpc.Server(etcd, l.tls("h2", nil, pki.Server, pki.Agent), g.unary,
 		grpc.ChainStreamInterceptor(g.stream),
+		grpc.WaitForHandlers(true), // none reads what etcd closes next
 		// A client that pings more often than this is disconnected.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: clientPing / 2}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: clientPing, Timeout: clientPong}))
