@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,6 +24,7 @@ type lspFlags struct {
 	to, path       []string
 	bandwidth      string
 	excess         string
+	protect        string
 	setup, holding int
 }
 
@@ -33,6 +35,7 @@ func (f *lspFlags) add(a *app, cmd *cobra.Command) {
 	set.StringVar(&f.bandwidth, "bandwidth", "", "that each link of the path reserves: 50Mbit")
 	set.StringVar(&f.excess, "excess", "", "what becomes of packets that exceed the bandwidth: demote (they go on "+
 		"as best effort) or drop")
+	set.StringVar(&f.protect, "protect", "", "what packets go round at once if it fails: link, or none")
 	// 0 is no default: what is not given is not read. It only keeps the help from naming one.
 	set.IntVar(&f.setup, "setup-priority", 0, "which LSPs this one may take bandwidth from: 0, the best, to 7")
 	set.IntVar(&f.holding, "holding-priority", 0, "which LSPs may take bandwidth from this one: 0, the best, to 7")
@@ -79,6 +82,7 @@ The LSP stays until ` + "`lsp rm`" + `, also when a newer version of the file is
 			l.Path, l.To, l.Bandwidth = args, f.to, topology.Rate(f.bandwidth)
 			l.Signalling, l.Last = topology.Signalling(signalling), topology.LastLabel(last)
 			l.TTL, l.Excess = slice.TTLModel(ttl), slice.Excess(f.excess)
+			l.Protect = slice.Protection(f.protect)
 			l.Setup, l.Holding = f.priorities(cmd.Flags())
 			if _, err := l.Bandwidth.Bits(); err != nil {
 				return ui.Usage("", "--bandwidth: %w", err)
@@ -150,13 +154,17 @@ func (f *lspFlags) patch(set *pflag.FlagSet) (p api.LSPPatch, err error) {
 		}
 		p.Bandwidth = &rate
 	}
+	if set.Changed("protect") {
+		protect := slice.Protection(f.protect)
+		p.Protect = &protect
+	}
 	if set.Changed("excess") {
 		excess := slice.Excess(f.excess)
 		p.Excess = &excess
 	}
-	if p.Path == nil && p.To == nil && p.Bandwidth == nil && p.Excess == nil && p.Setup == nil && p.Holding == nil {
-		return p, ui.Usage("name at least one of --bandwidth, --excess, --path, --to, --setup-priority, "+
-			"--holding-priority", "nothing to change")
+	if reflect.DeepEqual(p, api.LSPPatch{}) {
+		return p, ui.Usage("name at least one of --bandwidth, --excess, --path, --protect, --to, "+
+			"--setup-priority, --holding-priority", "nothing to change")
 	}
 	return p, nil
 }

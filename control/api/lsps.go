@@ -56,10 +56,11 @@ type LSPTraffic struct {
 
 // LSPPatch changes a label-switched path. What is nil, or empty, stays as it is.
 type LSPPatch struct {
-	Path      []string      `json:"path,omitempty" doc:"routers on the way"`
-	To        []string      `json:"to,omitempty" doc:"prefixes whose packets go this way"`
-	Bandwidth *unit.Rate    `json:"bandwidth,omitempty" doc:"bit/s that each link reserves; 0: none"`
-	Excess    *slice.Excess `json:"excess,omitempty" enum:"demote,drop" doc:"what becomes of packets that exceed the bandwidth"`
-	Setup     *int          `json:"setup_priority,omitempty" minimum:"0" maximum:"7" doc:"0 is the best"`
-	Holding   *int          `json:"holding_priority,omitempty" minimum:"0" maximum:"7" doc:"0 is the best"`
+	Path      []string          `json:"path,omitempty" doc:"routers on the way"`
+	To        []string          `json:"to,omitempty" doc:"prefixes whose packets go this way"`
+	Bandwidth *unit.Rate        `json:"bandwidth,omitempty" doc:"bit/s that each link reserves; 0: none"`
+	Excess    *slice.Excess     `json:"excess,omitempty" enum:"demote,drop" doc:"what becomes of packets that exceed the bandwidth"`
+	Protect   *slice.Protection `json:"protect,omitempty" enum:"link,none" doc:"what packets go round at once if it fails"`
+	Setup     *int              `json:"setup_priority,omitempty" minimum:"0" maximum:"7" doc:"0 is the best"`
+	Holding   *int              `json:"holding_priority,omitempty" minimum:"0" maximum:"7" doc:"0 is the best"`
 }

@@ -52,6 +52,9 @@ func (c *Controller) SetLSP(ctx context.Context, name, lsp string, p api.LSPPatc
 		if err := patchReservation(l, lsp, p); err != nil {
 			return to, err
 		}
+		if p.Protect != nil {
+			l.Protect = *p.Protect
+		}
 		if p.Setup != nil {
 			l.Setup = p.Setup
 			if l.Holding != nil && *l.Holding > *p.Setup { // it is never worse

@@ -40,7 +40,18 @@ type Signal struct {
 	// bandwidth from, and which may take it from this one.
 	Setup   uint8 `json:"setup"`
 	Holding uint8 `json:"holding"`
+	// Protect is what packets go round at once if it fails, by a bypass (RFC 4090); empty: nothing.
+	Protect Protection `json:"protect,omitempty"`
 }
+
+// Protection is what of an LSP's path may fail without its packets being lost for long.
+type Protection string
+
+// What there is: each of its links, or nothing, which is the default.
+const (
+	ProtectLink Protection = "link"
+	ProtectNone Protection = "none"
+)
 
 // LastNumber is the largest Signal.Number.
 const LastNumber = 1<<12 - 1

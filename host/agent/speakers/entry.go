@@ -26,6 +26,9 @@ func ftnOf(id uint32) uint32 { return slice.LastStaticFTN + id }
 func (r *Router) key(e rsvp.Entry) (k labels.Key, ok bool) {
 	switch e.Operation() {
 	case rsvp.Push, rsvp.Plain:
+		if isBypass(e.Key) { // no route leads to it
+			return k, false
+		}
 		return labels.Key{Space: r.Space, Number: ftnOf(uint32(e.Key.Session.Tunnel)), FTN: true}, true
 	case rsvp.Nothing:
 		return k, false

@@ -37,6 +37,7 @@ type router struct {
 	mu      sync.Mutex // guards what follows; never held while the speaker is called
 	want    *Router
 	tunnels map[string]*tunnel
+	guards  map[int]*guard     // by interface
 	failing map[rsvp.Key]error // labels that could not be installed
 }
 
@@ -53,7 +54,7 @@ type rsvpSpeaker interface {
 // newRouter makes a router speak.
 func (s *Speakers) newRouter(id sliver.ID, want *Router, now time.Time) (_ *router, err error) {
 	r := &router{id: id, all: s, began: now, done: make(chan struct{}), want: want, tunnels: map[string]*tunnel{},
-		failing: map[rsvp.Key]error{}}
+		guards: map[int]*guard{}, failing: map[rsvp.Key]error{}}
 	if r.speaker, err = s.speak(r, want); err != nil {
 		return nil, err
 	}
@@ -201,6 +202,10 @@ func (r *router) unsent(err error) {
 func (r *router) event(e rsvp.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if isBypass(e.Key) {
+		r.hearGuard(e)
+		return
+	}
 	l := r.want.Tunnels[uint32(e.Key.Session.Tunnel)]
 	if l == nil || r.tunnels[l.Name] == nil {
 		return
@@ -243,6 +248,7 @@ func (r *router) ask(now time.Time, known databases) time.Time {
 		r.mu.Unlock()
 		due.at(r.settle(t, l, now, known))
 	}
+	due.at(r.guardLinks(want, now, known))
 	return due.Time
 }
 

@@ -142,8 +142,8 @@ func TestEntriesAreWrittenByPort(t *testing.T) {
 		t.Fatal(err)
 	}
 	session, _ := sessionOf(s, s.LSP("named"))
-	swap := rsvp.Entry{Key: rsvp.Key{Session: session}, HasIn: true, HasOut: true, In: 20_000, Out: 30_000,
-		From: from, Interface: to, Next: next.Addresses[0].Addr()}
+	swap := rsvp.Entry{Key: rsvp.Key{Session: session, Sender: session.Extended}, HasIn: true, HasOut: true,
+		In: 20_000, Out: 30_000, From: from, Interface: to, Next: next.Addresses[0].Addr()}
 	e, err := c.entry(swap)
 	if err != nil {
 		t.Fatal(err)

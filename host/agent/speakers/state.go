@@ -127,6 +127,9 @@ func (p *Places) hops(ingress string, route []message.Record) []slice.Hop {
 			all[len(all)-1].Label = rec.Label
 			continue
 		}
+		if rec.Flags&message.NodeID != 0 { // that of its interface follows
+			continue
+		}
 		hop, ok := p.routers[rec.Addr]
 		if !ok {
 			hop.Node = rec.Addr.String()

@@ -34,6 +34,7 @@ type version struct {
 	hops    []slice.Hop
 	path    *te.Path
 	up      bool
+	around  bool   // it is up, and goes round a failure
 	leads   bool   // packets go by its labels since before the speaker began, though it is not up again yet
 	failed  string // why it is not up, or does not come up
 	route   []message.Record
@@ -62,12 +63,12 @@ func (t *tunnel) next(r *Router, l *slice.LSP, now time.Time, known func() *te.D
 		t.problem, remove = "one of its ends has no IPv4 address", t.keys()
 		t.versions = nil
 		return nil, remove, due
-	case !changed && newest.up:
+	case !changed && newest.up && !newest.around:
 		return nil, nil, due
-	case !changed && newest.failed == "" && now.Before(newest.since.Add(setUpTime)):
+	case !changed && !newest.up && newest.failed == "" && now.Before(newest.since.Add(setUpTime)):
 		return nil, nil, newest.since.Add(setUpTime)
 	}
-	if !changed && newest.failed == "" {
+	if !changed && newest.failed == "" && !newest.up {
 		t.silent(newest, now)
 	}
 	switch {
@@ -109,9 +110,13 @@ func (t *tunnel) next(r *Router, l *slice.LSP, now time.Time, known func() *te.D
 
 // requestFor is what the speaker is asked for.
 func requestFor(l *slice.LSP, key rsvp.Key, route []message.Step) rsvp.Request {
+	var protect uint8
+	if l.Signal.Protect == slice.ProtectLink {
+		protect = message.LocalProtection
+	}
 	return rsvp.Request{Key: key, Route: route, Bandwidth: bytesPerSecond(l.Signal.Bandwidth), Record: true,
 		Attribute: message.SessionAttribute{Setup: l.Signal.Setup, Holding: l.Signal.Holding, Name: l.Name,
-			Flags: message.SharedStyle | message.LabelRecording}}
+			Flags: message.SharedStyle | message.LabelRecording | protect}}
 }
 
 // silent notes that neither a reservation nor an error has come: the routers of the way are avoided.
@@ -193,12 +198,13 @@ func (t *tunnel) handle(e rsvp.Event, network *slice.Slice, now time.Time) bool 
 	}
 	switch e.Kind {
 	case rsvp.Up:
-		v.up, v.leads, v.failed, v.route, t.tries = true, false, "", e.Route, 0
+		v.up, v.around, v.leads, v.failed, v.route, t.tries = true, false, false, "", e.Route, 0
 		if v == t.newest() {
 			t.problem = ""
 		}
 	case rsvp.Down:
-		v.up, v.leads, v.failed = false, false, cmp.Or(v.failed, "the reservation was taken back")
+		v.up, v.around, v.leads = false, false, false
+		v.failed = cmp.Or(v.failed, "the reservation was taken back")
 	case rsvp.Failed:
 		v.failed = describe(e.Error, network)
 		if a, ok := v.refusedAt(e.Error.Node, network); ok {
@@ -206,6 +212,11 @@ func (t *tunnel) handle(e rsvp.Event, network *slice.Slice, now time.Time) bool 
 		}
 		if v.up || t.tries <= 1 { // by another way at once; then with pauses
 			t.notYet = time.Time{}
+		}
+	case rsvp.Repaired: // another way is asked for at once, which replaces it
+		v.around, t.notYet = true, time.Time{}
+		if a, ok := v.refusedAt(e.Error.Node, network); ok {
+			t.shun(a, now)
 		}
 	case rsvp.Replaced:
 		t.forget(e.Key)
@@ -249,6 +260,8 @@ func (t *tunnel) summary(e rsvp.Event, was bool, network *slice.Slice) string {
 	switch {
 	case e.Kind == rsvp.Up:
 		return "is up by " + wayOf(e.Route, network)
+	case e.Kind == rsvp.Repaired:
+		return "goes round a failure: " + describe(e.Error, network)
 	case e.Kind == rsvp.Failed:
 		what := "is not set up: "
 		switch {
@@ -268,7 +281,7 @@ func (t *tunnel) summary(e rsvp.Event, was bool, network *slice.Slice) string {
 func wayOf(route []message.Record, network *slice.Slice) string {
 	var all []string
 	for _, rec := range route {
-		if !rec.IsLabel {
+		if !rec.IsLabel && rec.Flags&message.NodeID == 0 { // that of its interface follows
 			node, _, _ := strings.Cut(routerOf(network, rec.Addr), ":")
 			all = append(all, cmp.Or(node, rec.Addr.String()))
 		}

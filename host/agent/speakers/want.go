@@ -23,6 +23,7 @@ type Router struct {
 	Interfaces map[int]Interface     // by their ifindexes in the router
 	LSPs       []*slice.LSP          // that begin here
 	Tunnels    map[uint32]*slice.LSP // all of the network that are signalled, by ID
+	Guard      bool                  // some of them want to be sent round a link that fails
 	Network    *slice.Slice
 	Overrides  *slice.Overrides
 	Elsewhere  slice.LinkState // of the links at routers of other hosts
@@ -72,6 +73,7 @@ type network struct {
 	segments map[string]*slice.Segment // by link
 	tunnels  map[uint32]*slice.LSP
 	begin    map[string][]*slice.LSP // by ingress
+	guard    bool                    // see Router
 }
 
 func newNetwork(w *plan.Input, at plan.Place, seen *observe.Snapshot) *network {
@@ -82,6 +84,7 @@ func newNetwork(w *plan.Input, at plan.Place, seen *observe.Snapshot) *network {
 		if l := &w.Spec.LSPs[i]; l.Signal != nil {
 			n.tunnels[l.ID] = l
 			n.begin[l.Ingress()] = append(n.begin[l.Ingress()], l)
+			n.guard = n.guard || l.Signal.Protect != ""
 		}
 	}
 	for i := range w.Spec.Nodes {
@@ -104,7 +107,7 @@ func (n *network) router(node *slice.Node) *Router {
 	}
 	r := &Router{Name: node.Name, NetNS: n.seen.NetNS[id], PID: n.seen.Slivers[id].PID, ID: address,
 		Space: labels.SpaceOf(id.Slice, node), Interfaces: map[int]Interface{}, Network: n.Spec,
-		Overrides: &n.Overrides, Tunnels: n.tunnels, Elsewhere: n.LinkState,
+		Overrides: &n.Overrides, Tunnels: n.tunnels, Guard: n.guard, Elsewhere: n.LinkState,
 		FloodsLinks: routing.FloodsLinks(node)}
 	index := make(map[int]int, len(n.seen.Legs[id])) // of an interface, by its port
 	for inner, port := range n.seen.Legs[id] {

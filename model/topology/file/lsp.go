@@ -22,7 +22,7 @@ func LSPOf(l *slice.LSP) LSP {
 	}
 	if q := l.Signal; q != nil {
 		setup, holding := int(q.Setup), int(q.Holding)
-		out.Signalling, out.Setup, out.Holding = SignallingRSVP, &setup, &holding
+		out.Signalling, out.Setup, out.Holding, out.Protect = SignallingRSVP, &setup, &holding, q.Protect
 		if q.Bandwidth != 0 {
 			out.Bandwidth, out.Excess = Rate(q.Bandwidth.String()), l.Excess
 		}

@@ -282,6 +282,8 @@ type LSP struct {
 	Excess     slice.Excess `json:"excess,omitempty" enum:"demote,drop" doc:"What becomes of packets that exceed the bandwidth: they go on as best effort, or no further. Default: demote."`
 	Setup      *int         `json:"setup_priority,omitempty" minimum:"0" maximum:"7" doc:"Which LSPs this one may take bandwidth from: those with a worse holding priority. 0 is the best. Default: 7."`
 	Holding    *int         `json:"holding_priority,omitempty" minimum:"0" maximum:"7" doc:"Which LSPs may take bandwidth from this one. Default: the set-up priority."`
+
+	Protect slice.Protection `json:"protect,omitempty" enum:"link,none" doc:"link: where a link of the path fails, the router before it sends packets round it at once (fast reroute). Only with signalling rsvp. Default: none; the path is set up again."`
 }
 
 // Signalling is how the routers of an LSP learn its labels.

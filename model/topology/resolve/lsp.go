@@ -153,6 +153,9 @@ func (r *lspResolver) signal(in *file.LSP, out *slice.LSP, at *diagnostic.Path) 
 			"holding priority %d is worse than set-up priority %d: two such LSPs would take bandwidth "+
 				"from each other for ever", out.Signal.Holding, out.Signal.Setup)
 	}
+	if in.Protect != slice.ProtectNone {
+		out.Signal.Protect = in.Protect
+	}
 	if in.Excess != slice.Demote && bandwidth != 0 {
 		out.Excess = in.Excess
 	}
@@ -186,6 +189,7 @@ func (r *lspResolver) static(in *file.LSP, out *slice.LSP, at *diagnostic.Path) 
 	}{
 		{"bandwidth", in.Bandwidth != ""}, {"setup_priority", in.Setup != nil},
 		{"holding_priority", in.Holding != nil}, {"excess", in.Excess != ""},
+		{"protect", in.Protect != ""},
 	} {
 		if only.given {
 			r.Add(at.At(only.name), "write signalling: rsvp", "a static LSP has no %s", only.name)

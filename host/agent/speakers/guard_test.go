@@ -1,0 +1,105 @@
+package speakers
+
+import (
+	"testing"
+	"time"
+
+	"github.com/pergola-net/pergola/datapath"
+	"github.com/pergola-net/pergola/host/agent/agenttest"
+	"github.com/pergola-net/pergola/model/slice"
+	"github.com/pergola-net/pergola/signalling/rsvp"
+	"github.com/pergola-net/pergola/signalling/rsvp/message"
+	"github.com/pergola-net/pergola/signalling/te"
+)
+
+// bypasses are those of what a router has asked for.
+func (d *deaf) bypasses() (all []rsvp.Request) {
+	for _, q := range d.added {
+		if q.Bypass != 0 {
+			all = append(all, q)
+		}
+	}
+	return all
+}
+
+// Each router has a bypass round each of its links to one other router, where an LSP of the network wants it.
+func TestLinksAreGuardedWhereAnLSPWantsIt(t *testing.T) {
+	s, d := square7(t), newDeafs(t, map[agenttest.Entry]datapath.NHLFE{})
+	d.Sync(d.path, ofAll(s))
+	if n := len(d.all["b"].bypasses()); n > 0 {
+		t.Errorf("b asks for %d bypasses, and no LSP wants any", n)
+	}
+	s.LSP("free").Signal.Protect = slice.ProtectLink
+	d.Sync(d.path, ofAll(s))
+	b := d.all["b"]
+	asked := b.bypasses()
+	if len(asked) != 2 {
+		t.Fatalf("b asks for %+v, want one for each of its links", asked)
+	}
+	for _, q := range asked {
+		want := ofAll(s)[node("b")]
+		local := want.Interfaces[q.Bypass].Prefix.Addr()
+		if q.Key.Session.Extended != local || len(q.Route) != 3 {
+			t.Errorf("round %s: %+v", local, q)
+		}
+		if _, written := want.key(rsvp.Entry{Key: q.Key, HasOut: true, Out: 20_000}); written {
+			t.Error("a bypass has an FTN")
+		}
+	}
+	d.Sync(d.path, ofAll(s))
+	if len(b.bypasses()) != 2 {
+		t.Error("the same are asked for again")
+	}
+	// One that fails is asked for again, but not at once.
+	b.router.event(rsvp.Event{Kind: rsvp.Failed, Key: asked[0].Key})
+	d.Sync(d.path, ofAll(s))
+	if n := len(b.bypasses()); n != 2 {
+		t.Errorf("after a failure %d are asked for at once", n)
+	}
+	d.at = d.at.Add(2 * longestPause)
+	d.Sync(d.path, ofAll(s))
+	if n := len(b.bypasses()); n != 3 || len(b.removed) != 1 {
+		t.Errorf("after a failure %d are asked for, and %d removed", n, len(b.removed))
+	}
+	s.LSP("free").Signal.Protect = ""
+	d.Sync(d.path, ofAll(s))
+	if len(b.removed) != 3 {
+		t.Errorf("when no LSP wants them, %v are removed", b.removed)
+	}
+}
+
+// An LSP that goes round a failure is replaced by one on another way, and stays until that is up.
+func TestARepairedLSPIsAskedForByAnotherWay(t *testing.T) {
+	s := agenttest.Resolved(t, square, nil)
+	r := speaking(t, s, slice.Overrides{}, "a")
+	l := s.LSP("free")
+	l.Signal.Protect, l.Signal.Bandwidth = slice.ProtectLink, 0
+	var tunnel tunnel
+	now := time.Now()
+	next := func() (*version, []rsvp.Key) {
+		v, remove, _ := tunnel.next(r, l, now, func() *te.Database { return empty(r) })
+		if v != nil {
+			tunnel.versions = append(tunnel.versions, v)
+		}
+		return v, remove
+	}
+	first, _ := next()
+	if first.request.Attribute.Flags&message.LocalProtection == 0 {
+		t.Error("protection is not asked for")
+	}
+	tunnel.handle(rsvp.Event{Kind: rsvp.Up, Key: first.request.Key}, s, now)
+	if v, _ := next(); v != nil {
+		t.Errorf("asked for %+v, though it is up", v)
+	}
+	failed := message.ErrorSpec{Node: s.Node("b").Loopbacks[0].Addr(), Code: message.Notify, Value: 3}
+	tunnel.handle(rsvp.Event{Kind: rsvp.Repaired, Key: first.request.Key, Error: failed}, s, now)
+	second, remove := next()
+	if second == nil || second.request.Replaces != first.request.Key.LSP || len(remove) > 0 || !tunnel.isUp() {
+		t.Fatalf("asked for %+v, and removed %v", second, remove)
+	}
+	for _, router := range second.path.Routers() {
+		if router == "b" {
+			t.Errorf("the other way is by %v, too", second.path.Routers())
+		}
+	}
+}
