@@ -54,7 +54,8 @@ func (r *router) guard(want *Router, index int, end netip.Addr, now time.Time, k
 		Avoid: te.Avoid{Links: []netip.Addr{local}}})
 	if err == nil {
 		g.path, g.failed = path, false
-		g.key = rsvp.Key{Session: message.Session{End: end, Tunnel: 1, Extended: local}, Sender: want.ID, LSP: 1}
+		session := message.Session{End: end, Tunnel: 1, Extended: local}
+		g.key = rsvp.Key{Session: session, Sender: want.ID, LSP: 1}
 	}
 	r.mu.Lock()
 	r.guards[index] = g
