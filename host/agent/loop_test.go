@@ -92,6 +92,16 @@ func (l *loop) pass(ctx context.Context) {
 	l.agent.reports.Release(context.Background())
 }
 
+// rounds has the agent make n passes, each when the nodes that the one before it started have run their exec lines.
+func (l *loop) rounds(n int) {
+	for range n {
+		for len(l.agent.driver.Boots()) > 0 {
+			<-l.agent.wakes // one of them ended
+		}
+		l.pass(context.Background())
+	}
+}
+
 // settle lets time pass until there is nothing left to do.
 func (l *loop) settle(t require) {
 	t.Helper()

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"context"
 	"testing"
 
 	"github.com/pergola-net/pergola/host/plan"
@@ -20,9 +19,7 @@ func TestLoopStartsANodeWhenThoseAreReadyThatItWaitsFor(t *testing.T) {
 		s.Node("h1").WaitFor = []slice.WaitFor{{Node: "h2", Until: slice.UntilExited}}
 		l.wanted["lab1"] = &plan.Input{Spec: s}
 		h1, h2 := sliver.ID{Slice: 1, Node: "h1"}, sliver.ID{Slice: 1, Node: "h2"}
-		for range 5 {
-			l.pass(context.Background())
-		}
+		l.rounds(5)
 		st := l.statuses["lab1"]
 		if l.slivers[h1].State != sliver.Created || l.slivers[h2].State != sliver.Running || st.Settled ||
 			st.Nodes["h1"].Message != "waits for h2 to end" {
@@ -31,9 +28,7 @@ func TestLoopStartsANodeWhenThoseAreReadyThatItWaitsFor(t *testing.T) {
 		if comes {
 			l.kill(h2)
 			l.slivers[h2].ExitCode = 0
-			for range 5 {
-				l.pass(context.Background())
-			}
+			l.rounds(5)
 			if st := l.statuses["lab1"]; l.slivers[h1].State != sliver.Running || !st.Settled ||
 				!st.Nodes["h2"].Done {
 				t.Errorf("h1 %s, %+v", l.slivers[h1].State, st)
