@@ -44,7 +44,7 @@ func TestRulesChooseTheClass(t *testing.T) {
 	const tcp, udp, icmp, ef = 6, 17, 1, 46
 	at := netip.MustParsePrefix
 	rule := func(edit func(*Rule)) []Rule {
-		r := Rule{Class: classVoice, DSCP: -1}
+		r := Rule{classVoice, Match{DSCP: -1}}
 		edit(&r)
 		return []Rule{r}
 	}
@@ -83,8 +83,8 @@ func TestRulesChooseTheClass(t *testing.T) {
 		"DF is no fragment":    {rule(func(r *Rule) { r.AnyPort = PortRange{5001, 5001} }), packet4(0, udp, 0x4000, 1000, 5001), classVoice},
 		"no IP":                {rule(func(*Rule) {}), ethernet(macB, macA, 0x88b5, 64), classNone},
 		"the first that matches": {
-			[]Rule{{Class: classBulk, DSCP: -1, Protocol: tcp},
-				{Class: classVoice, DSCP: -1, Protocol: udp}, {Class: classBulk, DSCP: -1}},
+			[]Rule{{classBulk, Match{DSCP: -1, Protocol: tcp}},
+				{classVoice, Match{DSCP: -1, Protocol: udp}}, {classBulk, Match{DSCP: -1}}},
 			plain, classVoice,
 		},
 	}

@@ -62,6 +62,12 @@ type objectEnd struct {
 	Local [16]uint8
 }
 
+type objectLabelClassifier struct {
+	_      structs.HostLayout
+	Number uint64
+	Rules  [64]objectRule
+}
+
 type objectLabelEdit struct {
 	_       structs.HostLayout
 	Hidden  uint8
@@ -374,6 +380,7 @@ const (
 	objectMapFilterIndex            = "filter_index"
 	objectMapFrames                 = "frames"
 	objectMapHandovers              = "handovers"
+	objectMapLabelRules             = "label_rules"
 	objectMapLabelStacks            = "label_stacks"
 	objectMapLabels                 = "labels"
 	objectMapLease                  = "lease"
@@ -516,6 +523,7 @@ type objectMapSpecs struct {
 	FilterIndex     *ebpf.MapSpec `ebpf:"filter_index"`
 	Frames          *ebpf.MapSpec `ebpf:"frames"`
 	Handovers       *ebpf.MapSpec `ebpf:"handovers"`
+	LabelRules      *ebpf.MapSpec `ebpf:"label_rules"`
 	LabelStacks     *ebpf.MapSpec `ebpf:"label_stacks"`
 	Labels          *ebpf.MapSpec `ebpf:"labels"`
 	Lease           *ebpf.MapSpec `ebpf:"lease"`
@@ -606,6 +614,7 @@ type objectMaps struct {
 	FilterIndex     *ebpf.Map `ebpf:"filter_index"`
 	Frames          *ebpf.Map `ebpf:"frames"`
 	Handovers       *ebpf.Map `ebpf:"handovers"`
+	LabelRules      *ebpf.Map `ebpf:"label_rules"`
 	LabelStacks     *ebpf.Map `ebpf:"label_stacks"`
 	Labels          *ebpf.Map `ebpf:"labels"`
 	Lease           *ebpf.Map `ebpf:"lease"`
@@ -658,6 +667,7 @@ func (m *objectMaps) Close() error {
 		m.FilterIndex,
 		m.Frames,
 		m.Handovers,
+		m.LabelRules,
 		m.LabelStacks,
 		m.Labels,
 		m.Lease,

@@ -287,7 +287,7 @@ func TestRulesSeeIPWhereThereIsNoLabel(t *testing.T) {
 	inWorld(t, func(w *world) {
 		for _, v6 := range []bool{false, true} {
 			all := netip.MustParsePrefix(map[bool]string{false: "0.0.0.0/0", true: "::/0"}[v6])
-			rules := []Rule{{Class: classVoice, DSCP: -1, Destination: all}}
+			rules := []Rule{{classVoice, Match{DSCP: -1, Destination: all}}}
 			frame := packet{v6: v6}.bytes()
 			for name, c := range map[string]struct {
 				at    int // the router behind which there is a queue

@@ -94,6 +94,7 @@ var upgrades = map[string]upgrade{
 	objectMapLabels:       {15, rebuilt}, // until then what carries labels is dropped
 	objectMapLabelStacks:  {18, reset},
 	objectMapReservations: {18, rebuilt}, // until then what LSPs carry is best effort
+	objectMapLabelRules:   {19, rebuilt}, // until then frames go by their routes
 
 	objectMapUnwalkedFrames: {17, reset},
 	objectMapUnwalkedFull:   {17, reset},

@@ -45,10 +45,12 @@ const (
 	entryNode  = 1 << 30
 	entryGroup = 2 << 30
 
-	legUp   = 1
-	legIPv4 = 2
-	legIPv6 = 4
-	legAll  = legUp | legIPv4 | legIPv6
+	legUp         = 1
+	legIPv4       = 2
+	legIPv6       = 4
+	legLabelRules = 8
+
+	legAll = legUp | legIPv4 | legIPv6
 )
 
 const many = 0xffffffff

@@ -21,38 +21,10 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
-#include "flow.h"
 #include "ports.h"
+#include "rule.h"
 
 #define MAX_RULES 16 /* slice.MaxRules */
-
-enum rule_flags {
-	RULE_DSCP = 1,
-	RULE_PROTOCOL = 2,
-	RULE_PORTS = 4, /* of source and destination, each in its range */
-	RULE_PORT = 8,	/* of source or destination, in the range of the source's */
-	RULE_SOURCE = 16,
-	RULE_DESTINATION = 32,
-};
-
-/* 128 bits; IPv4 addresses are ::ffff:a.b.c.d. */
-struct bits128 {
-	__u64 high, low;
-};
-
-struct port_range {
-	__u16 first, last; /* host order, both included */
-};
-
-struct rule {
-	struct bits128 source, source_mask, destination, destination_mask;
-	__u32 class; /* of the qdisc: major and minor number */
-	__u8 flags;  /* enum rule_flags */
-	__u8 dscp;
-	__u8 protocol;
-	__u8 pad;
-	struct port_range sport, dport;
-};
 
 struct classifier {
 	__u64 number; /* of rules */
@@ -68,62 +40,6 @@ struct {
 	__type(value, struct classifier);
 } classifiers SEC(".maps");
 
-/* What rules ask about a packet. */
-struct packet_key {
-	struct bits128 source, destination;
-	__u16 sport, dport;
-	__u8 dscp, protocol;
-	__u8 has_ports;
-};
-
-static __always_inline bool in_range(const struct port_range *r, __u16 port)
-{
-	return port >= r->first && port <= r->last;
-}
-
-static __always_inline bool has_prefix(const struct bits128 *a, const struct bits128 *want, const struct bits128 *mask)
-{
-	return (a->high & mask->high) == want->high && (a->low & mask->low) == want->low;
-}
-
-/* Global, so that the verifier looks at it once and not once for each rule. */
-__noinline int matches(const struct rule *r, const struct packet_key *k)
-{
-	if (!r || !k)
-		return false;
-	if (r->flags & RULE_DSCP && r->dscp != k->dscp)
-		return false;
-	if (r->flags & RULE_PROTOCOL && r->protocol != k->protocol)
-		return false;
-	if (r->flags & RULE_SOURCE && !has_prefix(&k->source, &r->source, &r->source_mask))
-		return false;
-	if (r->flags & RULE_DESTINATION && !has_prefix(&k->destination, &r->destination, &r->destination_mask))
-		return false;
-	if (r->flags & (RULE_PORTS | RULE_PORT) && !k->has_ports)
-		return false;
-	if (r->flags & RULE_PORTS && !(in_range(&r->sport, k->sport) && in_range(&r->dport, k->dport)))
-		return false;
-	return !(r->flags & RULE_PORT) || in_range(&r->sport, k->sport) || in_range(&r->sport, k->dport);
-}
-
-static __always_inline struct bits128 mapped(__be32 ip4)
-{
-	struct bits128 a = {.low = 0xffffULL << 32 | bpf_ntohl(ip4)};
-
-	return a;
-}
-
-static __always_inline struct bits128 address_of(const struct in6_addr *ip6)
-{
-	const __be32 *words = ip6->in6_u.u6_addr32;
-	struct bits128 a = {
-		.high = (__u64)bpf_ntohl(words[0]) << 32 | bpf_ntohl(words[1]),
-		.low = (__u64)bpf_ntohl(words[2]) << 32 | bpf_ntohl(words[3]),
-	};
-
-	return a;
-}
-
 /* False for what is no IP packet. */
 static __always_inline bool read_key(struct __sk_buff *skb, struct packet_key *k)
 {
@@ -138,10 +54,7 @@ static __always_inline bool read_key(struct __sk_buff *skb, struct packet_key *k
 
 		if (bpf_skb_load_bytes(skb, ETH_HLEN, &h, sizeof(h)))
 			return false;
-		k->source = mapped(h.saddr);
-		k->destination = mapped(h.daddr);
-		k->dscp = h.tos >> 2;
-		k->protocol = h.protocol;
+		read_ip4_key(&h, k);
 		if (!(h.frag_off & bpf_htons(0x3fff))) /* neither an offset nor more fragments */
 			above = ETH_HLEN + h.ihl * 4;
 	} else if (protocol == bpf_htons(ETH_P_IPV6)) {
@@ -149,19 +62,13 @@ static __always_inline bool read_key(struct __sk_buff *skb, struct packet_key *k
 
 		if (bpf_skb_load_bytes(skb, ETH_HLEN, &h, sizeof(h)))
 			return false;
-		k->source = address_of(&h.saddr);
-		k->destination = address_of(&h.daddr);
-		k->dscp = (h.priority << 4 | h.flow_lbl[0] >> 4) >> 2;
-		k->protocol = h.nexthdr;
+		read_ip6_key(&h, k);
 		above = ETH_HLEN + sizeof(h);
 	} else {
 		return false;
 	}
-	k->has_ports = above && has_ports(k->protocol) && !bpf_skb_load_bytes(skb, above, ports, sizeof(ports));
-	if (k->has_ports) {
-		k->sport = bpf_ntohs(ports[0]);
-		k->dport = bpf_ntohs(ports[1]);
-	}
+	if (above && has_ports(k->protocol) && !bpf_skb_load_bytes(skb, above, ports, sizeof(ports)))
+		set_ports(k, ports);
 	return true;
 }
 

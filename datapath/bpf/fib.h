@@ -45,6 +45,7 @@ enum leg_flags {
 	LEG_UP = 1,	   /* administratively up, with carrier */
 	LEG_IPV4 = 2,	   /* forwards IPv4 that arrives here (net.ipv4.conf.*.forwarding, rp_filter, ...) */
 	LEG_IPV6 = 4,
+	LEG_LABEL_RULES = 8, /* the router has label rules (label_rule.h) */
 };
 
 struct {

@@ -26,6 +26,7 @@
 #include "flow.h"
 #include "frame.h"
 #include "hop.h"
+#include "label_rule.h"
 #include "link.h"
 #include "mpls.h"
 #include "needs.h"
@@ -168,7 +169,7 @@ static __always_inline enum punt forward(struct frame *f, const struct leg *in)
 {
 	const struct router *r = bpf_map_lookup_elem(&routers, &in->router);
 	const struct header *h = &f->header;
-	__u32 root, entry, index;
+	__u32 root, entry, index, ftn;
 	struct nexthop *next;
 
 	if (!r)
@@ -195,9 +196,14 @@ static __always_inline enum punt forward(struct frame *f, const struct leg *in)
 		return PUNT_INCONSISTENT;
 	index = ENTRY_INDEX(entry);
 	next = bpf_map_lookup_elem(&nexthops, &index);
-	if (with_mpls && next && next->ftn)
-		return impose_labels(f, next->ftn);
-	return next ? send(f, in->router, next) : PUNT_INCONSISTENT;
+	if (!next)
+		return PUNT_INCONSISTENT;
+	if (with_mpls) {
+		ftn = choose_ftn(f, in, r->space, next);
+		if (ftn)
+			return impose_labels(f, ftn);
+	}
+	return send(f, in->router, next);
 }
 
 /* What the leg's node does with the frame. */

@@ -8,8 +8,8 @@ import (
 )
 
 // SetLabelSpace says in which label space the programs look up what comes to the router with labels (bpf/mpls.h), and
-// FTNs. Zero: in none.
-func (r *Router) SetLabelSpace(space uint32) error {
+// FTNs. Zero: in none. rules: what it forwards is looked up in that space's rules, too (bpf/label_rule.h).
+func (r *Router) SetLabelSpace(space uint32, rules bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
@@ -17,14 +17,20 @@ func (r *Router) SetLabelSpace(space uint32) error {
 	}
 	r.fib.store32(&r.fib.routers[r.id].space, space)
 	r.space = space
+	if rules != r.rules {
+		r.rules = rules
+		for port, l := range r.legs {
+			r.fib.writeLeg(port, l.record(r.id, rules))
+		}
+	}
 	return nil
 }
 
-// Labels are the label space and the FTNs that were set.
-func (r *Router) Labels() (space uint32, ftns map[netip.Prefix]uint32) {
+// Labels are the label space, whether it has rules, and the FTNs that were set.
+func (r *Router) Labels() (space uint32, rules bool, ftns map[netip.Prefix]uint32) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.space, maps.Clone(r.ftns)
+	return r.space, r.rules, maps.Clone(r.ftns)
 }
 
 // SetFTN gives frames to a prefix the labels of an FTN of the router's label space, as long as it has a route to this

@@ -118,7 +118,7 @@ func TestFTNOfSeveralPaths(t *testing.T) {
 func TestLabelSpaceEndsWithTheRouter(t *testing.T) {
 	p := newPlain()
 	r := mustRouter(t, p.open(t))
-	must(t, r.SetLabelSpace(5))
+	must(t, r.SetLabelSpace(5, false))
 	if have := p.routers[r.id].space; have != 5 {
 		t.Errorf("label space %d", have)
 	}
@@ -126,7 +126,7 @@ func TestLabelSpaceEndsWithTheRouter(t *testing.T) {
 	if have := p.routers[r.id].space; have != 0 {
 		t.Errorf("label space %d of a router that is gone", have)
 	}
-	if r.SetLabelSpace(5) == nil || r.SetFTN(netip.MustParsePrefix("::/0"), 1) == nil {
+	if r.SetLabelSpace(5, false) == nil || r.SetFTN(netip.MustParsePrefix("::/0"), 1) == nil {
 		t.Error("a router that is closed was changed")
 	}
 }

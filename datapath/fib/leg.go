@@ -27,6 +27,7 @@ const (
 	legUp uint8 = 1 << iota
 	legIPv4
 	legIPv6
+	legLabelRules
 )
 
 // legRouter is LEG_ROUTER in bpf/fib.h. Legs of another kind are not ours.
@@ -38,12 +39,12 @@ type legRecord struct {
 	link   uint64 // MAC address and flags
 }
 
-func (l Leg) record(router uint32) legRecord {
+func (l Leg) record(router uint32, rules bool) legRecord {
 	var b [16]byte
 	binary.NativeEndian.PutUint32(b[0:], router)
 	binary.NativeEndian.PutUint32(b[4:], uint32(l.MTU))
 	copy(b[8:], l.MAC[:])
-	for flag, on := range map[uint8]bool{legUp: l.Up, legIPv4: l.IPv4, legIPv6: l.IPv6} {
+	for flag, on := range map[uint8]bool{legUp: l.Up, legIPv4: l.IPv4, legIPv6: l.IPv6, legLabelRules: rules} {
 		if on {
 			b[14] |= flag
 		}
@@ -99,7 +100,7 @@ func (r *Router) SetLeg(port int, l Leg) error {
 	if !r.fib.legs[port].isRouters() { // its other half must not be taken for a router's
 		r.fib.clearLeg(port)
 	}
-	r.fib.writeLeg(port, l.record(r.id))
+	r.fib.writeLeg(port, l.record(r.id, r.rules))
 	if old.Up != l.Up {
 		r.resolvePort(port)
 	}

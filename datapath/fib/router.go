@@ -28,6 +28,7 @@ type Router struct {
 	neighbours map[station]Neighbour
 	addresses  map[netip.Addr]bool
 	space      uint32 // of labels
+	rules      bool   // of that space, are asked
 	ftns       map[netip.Prefix]uint32
 	closed     bool
 }

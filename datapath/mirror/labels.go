@@ -46,9 +46,9 @@ func (m *Mirror) Unrouted(name string, some []netip.Prefix) ([]netip.Prefix, err
 // of them: Set is to be called again.
 func (l Labels) write(out *fib.Router) error {
 	var errs []error
-	space, has := out.Labels()
-	if l.Space != space {
-		errs = append(errs, out.SetLabelSpace(l.Space))
+	space, rules, has := out.Labels()
+	if l.Space != space || l.Rules != rules {
+		errs = append(errs, out.SetLabelSpace(l.Space, l.Rules))
 	}
 	set := func(p netip.Prefix, ftn uint32) { errs = append(errs, out.SetFTN(p, ftn)) }
 	for p := range has {

@@ -81,6 +81,7 @@ type Router struct {
 // these. It is no part of its kernel.
 type Labels struct {
 	Space uint32                  // 0: none
+	Rules bool                    // it has rules, too, by which frames get labels (datapath.LabelRule)
 	FTNs  map[netip.Prefix]uint32 // by a prefix of the router's routes: see fib.Router.SetFTN
 }
 

@@ -10,15 +10,20 @@ import (
 func rulesOut(rules []wiring.Rule) []datapath.Rule {
 	out := make([]datapath.Rule, len(rules))
 	for i, r := range rules {
-		out[i] = datapath.Rule{
-			Class: wiring.HandleHTB | uint32(r.Class), DSCP: -1, Protocol: uint8(r.Protocol), Source: r.Src,
-			Destination: r.Dst,
-			SourcePorts: datapath.PortRange(r.SrcPort), DestinationPorts: datapath.PortRange(r.DstPort),
-			AnyPort: datapath.PortRange(r.Port),
-		}
-		if r.DSCP != nil {
-			out[i].DSCP = *r.DSCP
-		}
+		out[i] = datapath.Rule{Class: wiring.HandleHTB | uint32(r.Class), Match: MatchOut(r.Match)}
+	}
+	return out
+}
+
+// MatchOut is what a rule asks, as the data path has it.
+func MatchOut(m slice.Match) datapath.Match {
+	out := datapath.Match{
+		DSCP: -1, Protocol: uint8(m.Protocol), Source: m.Src, Destination: m.Dst,
+		SourcePorts: datapath.PortRange(m.SrcPort), DestinationPorts: datapath.PortRange(m.DstPort),
+		AnyPort: datapath.PortRange(m.Port),
+	}
+	if m.DSCP != nil {
+		out.DSCP = *m.DSCP
 	}
 	return out
 }

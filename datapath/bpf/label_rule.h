@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Label rules: which frames get the labels of an FTN (mpls.h) because of what they are, and not because of the route by
+ * which they leave. They belong to a router, by its label space; its legs say that there are some (LEG_LABEL_RULES), so
+ * that other routers' frames are not looked up. The first rule counts that matches, and whose LSP is there: a frame
+ * stays with its route while the LSP is down, and where the LSP would send it back by the link that it came by.
+ */
+#pragma once
+
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+
+#include "fib.h"
+#include "frame.h"
+#include "mpls.h"
+#include "needs.h"
+#include "rule.h"
+
+#define MAX_LABEL_RULES 64 /* datapath.MaxLabelRules; of a router */
+
+struct label_classifier {
+	__u64 number;
+	struct rule rules[MAX_LABEL_RULES]; /* rule.class is an FTN */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_ROUTERS);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+	__type(key, __u32); /* label space */
+	__type(value, struct label_classifier);
+} label_rules SEC(".maps");
+
+/* What routers with rules forward has been examined (walk.h): it is IP, whole, and without options. */
+static __always_inline void read_header_key(const struct frame *f, struct packet_key *k)
+{
+	const struct header *h = &f->header;
+	const bool ip4 = is_ip4(h);
+	const __u32 above = ETH_HLEN + (ip4 ? sizeof(h->ip4) : sizeof(h->ip6));
+
+	if (ip4)
+		read_ip4_key(&h->ip4, k);
+	else
+		read_ip6_key(&h->ip6, k);
+	if (has_ports(k->protocol) && f->length >= above + sizeof(h->above4.ports))
+		set_ports(k, ip4 ? h->above4.ports : h->above6.ports);
+}
+
+/* Is there an LSP for the FTN that leads on? */
+static __always_inline bool leads_on(__u32 space, __u32 ftn, __u32 at)
+{
+	struct label_key key = {.space = space, .label = FTN | ftn};
+	const struct nhlfe *n = bpf_map_lookup_elem(&labels, &key);
+
+	return n && n->port != at;
+}
+
+/* The FTN that the router's rules give the frame; 0: none. */
+__noinline __u32 ftn_by_rules(struct frame *f, __u32 space)
+{
+	const struct label_classifier *r = with_mpls ? bpf_map_lookup_elem(&label_rules, &space) : NULL;
+	struct packet_key k = {};
+
+	if (!f || !r)
+		return 0;
+	read_header_key(f, &k);
+	for (__u32 i = 0; i < MAX_LABEL_RULES && i < r->number; i++) {
+		if (matches(&r->rules[i], &k) && leads_on(space, r->rules[i].class, f->at))
+			return r->rules[i].class;
+	}
+	return 0;
+}
+
+static __always_inline bool leads_to_gateway(const struct nexthop *next)
+{
+	__u8 kind = *(volatile const __u8 *)&next->to.kind;
+
+	return kind == NEXTHOP_GATEWAY || kind == NEXTHOP_STALE || kind == NEXTHOP_UNRESOLVED;
+}
+
+/*
+ * The FTN of a frame with this next hop; 0: it goes without labels. Rules are for what the router would send to another
+ * one: what is for a station of its own link stays there.
+ */
+static __always_inline __u32 choose_ftn(struct frame *f, const struct leg *in, __u32 space, const struct nexthop *next)
+{
+	__u32 ftn = 0;
+
+	if (in->flags & LEG_LABEL_RULES && leads_to_gateway(next))
+		ftn = ftn_by_rules(f, space);
+	return ftn ?: next->ftn;
+}
