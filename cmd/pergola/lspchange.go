@@ -22,6 +22,7 @@ type lspFlags struct {
 	network        string
 	timeout        time.Duration
 	to, path       []string
+	match          []string
 	bandwidth      string
 	excess         string
 	protect        string
@@ -32,6 +33,8 @@ func (f *lspFlags) add(a *app, cmd *cobra.Command) {
 	a.sliceFlag(cmd, &f.network)
 	set := cmd.Flags()
 	set.StringSliceVar(&f.to, "to", nil, "prefixes whose packets go this way: 10.9.0.0/24")
+	set.StringArrayVar(&f.match, "match", nil, "packets that go this way, in place of prefixes: "+
+		"proto=udp,dport=5004; several times for those that match one of several rules")
 	set.StringVar(&f.bandwidth, "bandwidth", "", "that each link of the path reserves: 50Mbit")
 	set.StringVar(&f.excess, "excess", "", "what becomes of packets that exceed the bandwidth: demote (they go on "+
 		"as best effort) or drop")
@@ -44,6 +47,18 @@ func (f *lspFlags) add(a *app, cmd *cobra.Command) {
 
 func (f *lspFlags) addTimeout(set *pflag.FlagSet) {
 	set.DurationVar(&f.timeout, "timeout", 20*time.Second, "how long to wait until it is up; 0: not at all")
+}
+
+// rules are those that were given.
+func (f *lspFlags) rules() (all []topology.Match, err error) {
+	for _, text := range f.match {
+		m, err := topology.ParseMatch(text)
+		if err != nil {
+			return nil, ui.Usage("", "--match: %w", err)
+		}
+		all = append(all, m)
+	}
+	return all, nil
 }
 
 // priorities are those that were given.
@@ -68,13 +83,15 @@ func newLSPAdd(a *app) *cobra.Command {
 of its last router. With RSVP-TE, others may be between them: the way is the shortest one whose
 links have the bandwidth. PE1:eth2 is a link that it has to take. A static LSP names all routers.
 
-Without --to, packets to the loopback addresses of the last router go this way. Priorities are 7
-where none are given; the holding priority is the set-up priority.
+Without --to and --match, packets to the loopback addresses of the last router go this way. With
+--match, those that the first router forwards, and that match, wherever they are for. Priorities are
+7 where none are given; the holding priority is the set-up priority.
 
 The LSP stays until ` + "`lsp rm`" + `, also when a newer version of the file is brought up.`,
 		Example: `  pergola lsp add pe1 pe2 --bandwidth 50Mbit
   pergola lsp add pe1 p3 pe2 --bandwidth 50Mbit --to 10.9.0.0/24 --name gold
   pergola lsp add pe1:eth2 pe2 --bandwidth 50Mbit
+  pergola lsp add pe1 pe2 --bandwidth 10Mbit --match proto=udp,dport=5004,dst=10.9.0.0/24
   pergola lsp add pe1 p1 p2 pe2                  # static`,
 		Args:              arguments(2, -1),
 		ValidArgsFunction: a.completeNodes,
@@ -84,6 +101,10 @@ The LSP stays until ` + "`lsp rm`" + `, also when a newer version of the file is
 			l.TTL, l.Excess = slice.TTLModel(ttl), slice.Excess(f.excess)
 			l.Protect = slice.Protection(f.protect)
 			l.Setup, l.Holding = f.priorities(cmd.Flags())
+			var err error
+			if l.Match, err = f.rules(); err != nil {
+				return err
+			}
 			if _, err := l.Bandwidth.Bits(); err != nil {
 				return ui.Usage("", "--bandwidth: %w", err)
 			}
@@ -114,7 +135,7 @@ func newLSPSet(a *app) *cobra.Command {
 	var f lspFlags
 	cmd := &cobra.Command{
 		Use:   "set LSP",
-		Short: "Change the bandwidth, the priorities, the path or the prefixes of an LSP",
+		Short: "Change the bandwidth, the priorities, the path or the packets of an LSP",
 		Long: `Change an LSP while it carries packets. The routers set the new one up before they tear the old
 one down; where that is refused, the old one stays. An LSP of the file is again as the file says after
 the next ` + "`pergola up`" + `.`,
@@ -146,6 +167,9 @@ the next ` + "`pergola up`" + `.`,
 // patch is the change that the flags ask for. None at all is an error.
 func (f *lspFlags) patch(set *pflag.FlagSet) (p api.LSPPatch, err error) {
 	p.Path, p.To = f.path, f.to
+	if p.Match, err = f.rules(); err != nil {
+		return p, err
+	}
 	p.Setup, p.Holding = f.priorities(set)
 	if set.Changed("bandwidth") {
 		rate, err := topology.Rate(f.bandwidth).Bits()
@@ -163,7 +187,7 @@ func (f *lspFlags) patch(set *pflag.FlagSet) (p api.LSPPatch, err error) {
 		p.Excess = &excess
 	}
 	if reflect.DeepEqual(p, api.LSPPatch{}) {
-		return p, ui.Usage("name at least one of --bandwidth, --excess, --path, --protect, --to, "+
+		return p, ui.Usage("name at least one of --bandwidth, --excess, --match, --path, --protect, --to, "+
 			"--setup-priority, --holding-priority", "nothing to change")
 	}
 	return p, nil

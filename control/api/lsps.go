@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/pergola-net/pergola/model/slice"
+	"github.com/pergola-net/pergola/model/topology"
 	"github.com/pergola-net/pergola/model/unit"
 )
 
@@ -57,7 +58,8 @@ type LSPTraffic struct {
 // LSPPatch changes a label-switched path. What is nil, or empty, stays as it is.
 type LSPPatch struct {
 	Path      []string          `json:"path,omitempty" doc:"routers on the way"`
-	To        []string          `json:"to,omitempty" doc:"prefixes whose packets go this way"`
+	To        []string          `json:"to,omitempty" doc:"prefixes whose packets go this way, in place of match"`
+	Match     []topology.Match  `json:"match,omitempty" doc:"rules, one of which has to match, in place of to"`
 	Bandwidth *unit.Rate        `json:"bandwidth,omitempty" doc:"bit/s that each link reserves; 0: none"`
 	Excess    *slice.Excess     `json:"excess,omitempty" enum:"demote,drop" doc:"what becomes of packets that exceed the bandwidth"`
 	Protect   *slice.Protection `json:"protect,omitempty" enum:"link,none" doc:"what packets go round at once if it fails"`

@@ -46,8 +46,8 @@ func (c *Controller) SetLSP(ctx context.Context, name, lsp string, p api.LSPPatc
 			}
 			l.Path = p.Path
 		}
-		if p.To != nil {
-			l.To = p.To
+		if p.To != nil || p.Match != nil {
+			l.To, l.Match = p.To, p.Match
 		}
 		if err := patchReservation(l, lsp, p); err != nil {
 			return to, err

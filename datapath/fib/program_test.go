@@ -256,6 +256,7 @@ func TestGoHasTheTypesOfC(t *testing.T) {
 		"NEXTHOP_LOCAL":  uint64(nexthopLocal),
 		"NEXTHOP_REJECT": uint64(nexthopReject), "NEXTHOP_OTHER": uint64(nexthopOther),
 		"LEG_UP": uint64(legUp), "LEG_IPV4": uint64(legIPv4), "LEG_IPV6": uint64(legIPv6),
+		"LEG_LABEL_RULES": uint64(legLabelRules),
 	}
 	for _, enum := range []string{"entry_type", "nexthop_kind", "leg_flags"} {
 		var c *btf.Enum

@@ -71,6 +71,16 @@ func (s *HostNetwork) Reserved(space, ftn uint32) (datapath.Reserved, error) {
 	return s.data.Reserved(space, ftn)
 }
 
+// SetLabelRules writes which frames get labels by what they are: see datapath.DataPath.
+func (s *HostNetwork) SetLabelRules(space uint32, rules []datapath.LabelRule) error {
+	return s.data.SetLabelRules(space, rules)
+}
+
+// LabelRules reads what SetLabelRules has written.
+func (s *HostNetwork) LabelRules() (map[uint32][]datapath.LabelRule, error) {
+	return s.data.LabelRules()
+}
+
 // ReadUnwalked begins to read packets with labels that routers could not send on.
 func (s *HostNetwork) ReadUnwalked() (*datapath.UnwalkedReader, error) { return s.data.ReadUnwalked() }
 

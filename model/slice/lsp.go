@@ -7,16 +7,20 @@ import (
 	"github.com/pergola-net/pergola/model/unit"
 )
 
-// LSP is a label-switched path (RFC 3031, 3.15): packets to some prefixes get a label at the first router of it, and
-// the routers behind look at labels alone. It leads one way.
+// LSP is a label-switched path (RFC 3031, 3.15): packets of a forwarding equivalence class get a label at the first
+// router of it, and the routers behind look at labels alone. It leads one way. Of the class are the packets to some
+// prefixes (To), or those that some rules are for (Match).
 type LSP struct {
 	Name string `json:"name"`
 	// ID numbers the LSP within the slice, from 1. It never changes while the LSP exists.
 	ID   uint32 `json:"id"`
 	Hops []Hop  `json:"hops"` // two or more: from the ingress to the egress
-	// To are the prefixes whose packets go by the LSP, sorted: the forwarding equivalence class. They do so where
-	// the ingress has a route to this very prefix.
+	// To are the prefixes whose packets go by the LSP, sorted. They do so where the ingress has a route to this
+	// very prefix.
 	To []netip.Prefix `json:"to"`
+	// Match are the rules, of which one has to match. They come before prefixes, those of LSPs by name one after
+	// the other, and are for packets that the ingress has a route for by another router, whatever route.
+	Match []Match `json:"match,omitempty"`
 	// ToEgress is true where no prefixes are named: To are the loopbacks of the egress, also when these change.
 	ToEgress bool     `json:"to_egress,omitempty"`
 	TTL      TTLModel `json:"ttl,omitempty"` // empty: Uniform
@@ -78,6 +82,7 @@ const (
 	FirstLabel    = 16
 	LastStatic    = 15_999
 	LastStaticFTN = 1<<19 - 1 // the largest LSP.ID
+	MaxLSPRules   = 64        // of all LSPs that begin at a router
 	MaxTunnel     = 1<<16 - 1 // the largest LSP.ID of one that is signalled: a tunnel's number (RFC 3209, 4.6.1)
 )
 

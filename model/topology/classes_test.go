@@ -101,7 +101,7 @@ func TestErrorsInClasses(t *testing.T) {
 		"limit":         {"rate: 1M, classes: {a: {limit: 2M}}", `the limit of class "a" is above the rate, 1Mbit (leave it out: no class gets more than the link's rate)`},
 		"reserve":       {"rate: 1M, classes: {a: {reserve: 600k, limit: 500k}}", `class "a" reserves 600kbit and is limited to 500kbit`},
 		"queue":         {"rate: 1M, queue: 5, classes: {a: {}}", "each class has a queue of its own, so the link has no queue (write queue: in the classes)"},
-		"empty rule":    {"rate: 1M, classes: {a: {match: [{}]}}", "the rule names nothing (leave match out of the class of all other frames)"},
+		"empty rule":    {"rate: 1M, classes: {a: {match: [{}]}}", "the rule names nothing (name something in it, or leave match out)"},
 		"ports of ICMP": {"rate: 1M, classes: {a: {match: [{proto: icmp, port: 5}]}}", "icmp has no ports"},
 		"port":          {"rate: 1M, classes: {a: {match: [{port: 70000}]}}", `"70000" is no port`},
 		"either port":   {"rate: 1M, classes: {a: {match: [{port: 5, dport: 6}]}}", "port means either port"},

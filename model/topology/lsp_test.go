@@ -105,6 +105,15 @@ func TestFaultsOfLSPsAreNamed(t *testing.T) {
 
 		`{path: [pe1, p1], signalling: rsvp, setup_priority: 3, holding_priority: 4}`: "from each other",
 
+		`{path: [pe1, p1], match: [{}]}`:                           "the rule names nothing",
+		`{path: [pe1, p1], match: [{proto: icmp, port: 5}]}`:       "icmp has no ports",
+		`{path: [pe1, p1], match: [{proto: xyz}]}`:                 `"xyz" is no protocol of IP`,
+		`{path: [pe1, p1], to: 10.0.0.0/8, match: [{proto: tcp}]}`: "an LSP is for prefixes, or for packets that match",
+
+		`{path: [pe1, p1], match: [{proto: tcp}], last_label: explicit-null}`: "and rules may be for both",
+
+		`{path: [pe1, p1], match: [` + strings.Repeat("{dscp: 1}, ", slice.MaxLSPRules) + `{dscp: 2}]}`: `65 rules for LSPs that begin at "pe1": at most 64`,
+
 		`{path: [p1, p2], last_label: implicit-null}`: "implicit-null leaves no label at all",
 
 		`{path: [p1, p2], to: [10.0.0.0/8, "::/0"], last_label: explicit-null}`: "explicit null is another",
@@ -119,6 +128,27 @@ func TestFaultsOfLSPsAreNamed(t *testing.T) {
 			t.Errorf("%s: no %q in\n%s", lsp, want, found.Error())
 		}
 	}
+}
+
+func TestLSPsAreForPacketsThatMatch(t *testing.T) {
+	s := mustResolve(t, mustParse(t, "lab.yaml", []byte(fourRouters+`lsps:
+  - {name: voice, path: [pe1, p1], match: [{dscp: EF}]}
+  - {name: video, path: [pe1, pe2], bandwidth: 5Mbit, match: [{proto: udp, dport: 5000-5010}, {src: 10.9.0.1}]}
+`)), nil)
+	ef := 46
+	want := map[string][]slice.Match{
+		"voice": {{DSCP: &ef}},
+		"video": {{Protocol: 17, DstPort: slice.Ports{First: 5000, Last: 5010}},
+			{Src: netip.MustParsePrefix("10.9.0.1/32")}},
+	}
+	for name, match := range want {
+		l := s.LSP(name)
+		if diff := cmp.Diff(match, l.Match, cmpopts.EquateComparable(netip.Prefix{})); diff != "" || len(l.To) > 0 ||
+			l.ToEgress {
+			t.Errorf("%s is for %v; -want +got:\n%s", name, l.To, diff)
+		}
+	}
+	checkDescription(t, s)
 }
 
 func TestSignalledLSPsHaveNumbersInPlaceOfLabels(t *testing.T) {

@@ -37,6 +37,8 @@ type (
 	Signalling = file.Signalling
 	// LastLabel is the label that the last router of an LSP wants.
 	LastLabel = file.LastLabel
+	// Match is a rule about packets.
+	Match = file.Match
 	// Link joins two interfaces, or more (a LAN).
 	Link = file.Link
 	// LinkAttributes are what defaults and links can say.
@@ -104,6 +106,12 @@ func Describe(s *slice.Slice) (*Topology, Diagnostics) { return describe.Slice(s
 func SetLSPs(s, prev *slice.Slice, all []LSP, byHand map[string]bool) Diagnostics {
 	return resolve.LSPs(s, prev, all, byHand)
 }
+
+// MatchOf writes a rule as a file would.
+func MatchOf(m slice.Match) Match { return file.MatchOf(m) }
+
+// ParseMatch reads a rule as it is written in a command: proto=udp,dport=5004.
+func ParseMatch(text string) (Match, error) { return file.ParseMatch(text) }
 
 // LSPOf writes a label-switched path as a file would.
 func LSPOf(l *slice.LSP) LSP { return file.LSPOf(l) }

@@ -5,6 +5,7 @@ package agenttest
 import (
 	"errors"
 	"iter"
+	"maps"
 	"slices"
 	"testing"
 
@@ -64,11 +65,13 @@ type Labels struct {
 	Is           map[Entry]datapath.NHLFE
 	Writes       int
 	Refuse, Keep map[Entry]bool
+	Rules        map[uint32][]datapath.LabelRule
 }
 
 // NewLabels gives a data path that has some entries.
 func NewLabels(is map[Entry]datapath.NHLFE) *Labels {
-	return &Labels{Is: is, Refuse: map[Entry]bool{}, Keep: map[Entry]bool{}}
+	return &Labels{Is: is, Refuse: map[Entry]bool{}, Keep: map[Entry]bool{},
+		Rules: map[uint32][]datapath.LabelRule{}}
 }
 
 func (l *Labels) put(e Entry, n datapath.NHLFE) error {
@@ -106,6 +109,22 @@ func (l *Labels) DeleteFTN(space, ftn uint32) error { return l.remove(Entry{spac
 // Reserved implements machine.DataPath: nothing was measured.
 func (l *Labels) Reserved(space, ftn uint32) (datapath.Reserved, error) {
 	return datapath.Reserved{Reservation: l.Is[Entry{space, ftn, true}].Reservation}, nil
+}
+
+// SetLabelRules implements machine.DataPath.
+func (l *Labels) SetLabelRules(space uint32, rules []datapath.LabelRule) error {
+	if l.Writes++; l.Refuse[Entry{Space: space}] {
+		return errors.New("no space left")
+	}
+	if l.Rules[space] = rules; rules == nil {
+		delete(l.Rules, space)
+	}
+	return nil
+}
+
+// LabelRules implements machine.DataPath.
+func (l *Labels) LabelRules() (map[uint32][]datapath.LabelRule, error) {
+	return maps.Clone(l.Rules), nil
 }
 
 // AllLabels implements machine.DataPath.

@@ -319,18 +319,24 @@ func TestPacketsGetALabelWhenTheMirrorHasIt(t *testing.T) {
 	f := newFastPath()
 	f.mirror = m
 	a, to := sliver.ID{Slice: 7, Node: "a"}, netip.MustParsePrefix("10.9.0.0/24")
+	lsp, ruled := &slice.LSP{To: []netip.Prefix{to}}, &slice.LSP{Match: []slice.Match{{Protocol: 17}}}
 	r := thisRouter(52)
 	f.mirrorLocked(map[sliver.ID]Router{a: r})
-	if why := f.Unlabelled(a, []netip.Prefix{to}); why != "packets to 10.9.0.0/24 are about to get its label" {
+	if why := f.Unlabelled(a, ruled); why != "packets are about to get its label" {
+		t.Errorf("by rules, before the pass: %q", why)
+	}
+	if why := f.Unlabelled(a, lsp); why != "packets to 10.9.0.0/24 are about to get its label" {
 		t.Errorf("before the pass: %q", why)
 	}
-	r.Labels.FTNs = map[netip.Prefix]uint32{to: 1}
+	r.Labels.FTNs, r.Labels.Rules = map[netip.Prefix]uint32{to: 1}, true
 	f.mirrorLocked(map[sliver.ID]Router{a: r})
-	if why := f.Unlabelled(a, []netip.Prefix{to}); why != "" {
-		t.Errorf("after it: %q", why)
+	for _, l := range []*slice.LSP{lsp, ruled} {
+		if why := f.Unlabelled(a, l); why != "" {
+			t.Errorf("after it: %q", why)
+		}
 	}
 	m.unrouted = []netip.Prefix{to}
-	if why := f.Unlabelled(a, []netip.Prefix{to}); why != "has no route to 10.9.0.0/24 by other routers" {
+	if why := f.Unlabelled(a, lsp); why != "has no route to 10.9.0.0/24 by other routers" {
 		t.Errorf("without a route: %q", why)
 	}
 }

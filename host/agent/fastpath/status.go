@@ -12,6 +12,7 @@ import (
 	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/datapath/mirror"
 	"github.com/pergola-net/pergola/host/sliver"
+	"github.com/pergola-net/pergola/model/slice"
 )
 
 // ErrNotMirrored is the error of a question about a router of which there is no mirror.
@@ -86,15 +87,17 @@ func (f *FastPath) Unmirrored(id sliver.ID) string {
 	return ""
 }
 
-// Unlabelled says why frames to some prefixes get no labels at the router where their LSP begins; empty: they do.
-func (f *FastPath) Unlabelled(id sliver.ID, to []netip.Prefix) string {
+// Unlabelled says why frames get no labels at the router where their LSP begins; empty: they do. Those that rules choose
+// may be of either family.
+func (f *FastPath) Unlabelled(id sliver.ID, l *slice.LSP) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	r := f.routerLocked(id)
+	ruled, none := len(l.Match) > 0, !r.IPv4.On && !r.IPv6.On
 	var why []string
 	for i, family := range []api.FamilyFastPath{r.IPv4, r.IPv6} {
 		has := func(p netip.Prefix) bool { return p.Addr().Is6() == (i == 1) }
-		if !family.On && slices.ContainsFunc(to, has) {
+		if !family.On && (slices.ContainsFunc(l.To, has) || ruled && none) {
 			why = append(why, fmt.Sprintf("IPv%d is not on the fast path: %s", 4+2*i,
 				cmp.Or(r.Trouble, strings.Join(family.Why, ", "))))
 		}
@@ -102,12 +105,15 @@ func (f *FastPath) Unlabelled(id sliver.ID, to []netip.Prefix) string {
 	if len(why) > 0 {
 		return strings.Join(why, "; ")
 	}
-	for _, p := range to {
+	if ruled && !f.routers[id].Labels.Rules {
+		return "packets are about to get its label"
+	}
+	for _, p := range l.To {
 		if f.routers[id].Labels.FTNs[p] == 0 {
 			return "packets to " + p.String() + " are about to get its label"
 		}
 	}
-	unrouted, err := f.mirror.Unrouted(id.String(), to)
+	unrouted, err := f.mirror.Unrouted(id.String(), l.To)
 	if err != nil {
 		return err.Error()
 	}

@@ -25,6 +25,8 @@ type Labels struct {
 	is      map[Key]datapath.NHLFE
 	failed  map[Key]error
 	missing map[Hop]string
+	rules   map[uint32][]datapath.LabelRule // by label space
+	unruled map[uint32]error                // spaces whose rules could not be written
 }
 
 // New gives tables that nothing is known of.
@@ -98,7 +100,13 @@ func (l *Labels) openLocked(path machine.DataPath) bool {
 		}
 		is[Key{e.Space, e.Number, e.FTN}] = e.NHLFE
 	}
-	l.path, l.is, l.failed = path, is, map[Key]error{}
+	rules, err := path.LabelRules()
+	if err != nil {
+		l.log.Error("read which packets get labels", "error", err)
+		l.path, l.is = nil, nil
+		return false
+	}
+	l.path, l.is, l.failed, l.rules, l.unruled = path, is, map[Key]error{}, rules, map[uint32]error{}
 	return true
 }
 

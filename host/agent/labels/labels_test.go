@@ -69,7 +69,7 @@ func TestEntriesAreOfThePorts(t *testing.T) {
 			}},
 			{Slice: 7, Node: "b"}: {Space: b}, {Slice: 7, Node: "c"}: {Space: c},
 		},
-		Missing: map[Hop]string{}, Unknown: map[uint16]bool{},
+		Rules: map[sliver.ID][]Rule{}, Missing: map[Hop]string{}, Unknown: map[uint16]bool{},
 	}
 	compare := cmpopts.EquateComparable(netip.Prefix{})
 	if diff := cmp.Diff(want, Of(plan.Place{}, []plan.Input{{Spec: s}}, agenttest.Seen(s)), compare); diff != "" {
@@ -94,6 +94,68 @@ func TestEntriesAreOfThePorts(t *testing.T) {
 	w = Of(plan.Place{Host: "h2"}, []plan.Input{{Spec: s}}, agenttest.Seen(s))
 	if len(w.Entries) != 2 || len(w.Routers) != 1 {
 		t.Errorf("at the host of b: %+v", w)
+	}
+}
+
+// Rules are those of all LSPs of a router, by name. The mirror lets no router ask that has none.
+func TestRulesAreInTheOrderOfTheirLSPs(t *testing.T) {
+	s := resolved(t, `name: lab
+nodes: {a: {routing: ospf}, b: {routing: ospf}, c: {routing: ospf}}
+links: [[a, b], [b, c]]
+lsps:
+  - {path: [a, b, c], name: z, match: [{proto: udp}, {dscp: EF}]}
+  - {path: [a, b], name: y, match: [{dst: 10.9.0.0/24}]}
+  - {path: [b, c], to: 10.9.0.0/24}
+`)
+	p := agenttest.NewLabels(map[agenttest.Entry]datapath.NHLFE{})
+	l := New(slog.New(slog.DiscardHandler))
+	pass := func(w Want) Want {
+		l.Add(p, w)
+		l.Steer(p, w)
+		l.Prune(w)
+		return w
+	}
+	of := func() Want { return Of(plan.Place{}, []plan.Input{{Spec: s}}, agenttest.Seen(s)) }
+	space := SpaceOf(7, s.Node("a"))
+	y, z := s.LSP("y"), s.LSP("z")
+	if why := l.Unruled(7, z, s.Node("a")); why != "its rules are about to be written" {
+		t.Errorf("before a pass: %q", why)
+	}
+	p.Refuse[agenttest.Entry{Space: space}] = true
+	pass(of())
+	if why := l.Unruled(7, z, s.Node("a")); why != "no space left" {
+		t.Errorf("refused: %q", why)
+	}
+	delete(p.Refuse, agenttest.Entry{Space: space})
+	w := pass(of())
+	ef := datapath.Match{DSCP: 46}
+	want := map[uint32][]datapath.LabelRule{space: {
+		{FTN: y.ID, Match: datapath.Match{DSCP: -1, Destination: netip.MustParsePrefix("10.9.0.0/24")}},
+		{FTN: z.ID, Match: datapath.Match{DSCP: -1, Protocol: 17}}, {FTN: z.ID, Match: ef},
+	}}
+	compare := cmpopts.EquateComparable(netip.Prefix{})
+	if diff := cmp.Diff(want, p.Rules, compare); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if why := l.Unruled(7, z, s.Node("a")); why != "" {
+		t.Errorf("written: %q", why)
+	}
+	for name, asks := range map[string]bool{"a": true, "b": false, "c": false} {
+		if w.Routers[sliver.ID{Slice: 7, Node: name}].Rules != asks {
+			t.Errorf("%s asks: %t", name, !asks)
+		}
+	}
+	l = New(slog.New(slog.DiscardHandler)) // the next server
+	before := p.Writes
+	if pass(of()); p.Writes != before {
+		t.Errorf("%d writes of what is there", p.Writes-before)
+	}
+	pass(Want{Unknown: map[uint16]bool{7: true}})
+	if len(p.Rules) != 1 {
+		t.Errorf("of a network that cannot be read: %v", p.Rules)
+	}
+	if pass(Want{}); len(p.Rules) != 0 {
+		t.Errorf("left: %v", p.Rules)
 	}
 }
 

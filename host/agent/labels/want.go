@@ -16,6 +16,7 @@ import (
 type Want struct {
 	Entries map[Key]datapath.NHLFE
 	Routers map[sliver.ID]mirror.Labels // of those that are on an LSP
+	Rules   map[sliver.ID][]Rule        // by ingress
 	Missing map[Hop]string              // why a hop has no entry
 	Unknown map[uint16]bool             // slices of which it is not known what is wanted: their entries stay
 }
@@ -35,8 +36,8 @@ type Hop struct {
 
 // Of works out what is wanted, of the LSPs that are not signalled, and of the ports that were observed. It is pure.
 func Of(at plan.Place, inputs []plan.Input, seen *observe.Snapshot) Want {
-	w := Want{Entries: map[Key]datapath.NHLFE{}, Routers: map[sliver.ID]mirror.Labels{}, Missing: map[Hop]string{},
-		Unknown: map[uint16]bool{}}
+	w := Want{Entries: map[Key]datapath.NHLFE{}, Routers: map[sliver.ID]mirror.Labels{}, Rules: map[sliver.ID][]Rule{},
+		Missing: map[Hop]string{}, Unknown: map[uint16]bool{}}
 	for i := range inputs {
 		spec := inputs[i].Spec
 		switch {
@@ -88,6 +89,7 @@ func (t *tables) add(l *slice.LSP, hop int, n *slice.Node) {
 		for _, p := range l.To {
 			router.FTNs[p] = l.ID
 		}
+		t.AddRules(id, l, l.ID)
 	}
 	t.Routers[id] = router
 	if t.seen.NetNS[id] == 0 {

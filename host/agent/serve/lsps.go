@@ -61,12 +61,19 @@ func (s *Server) signalled(w *plan.Input, places *speakers.Places, l *slice.LSP)
 			ExcessBytes: m.ExcessBytes}
 	}
 	if is.Up {
-		why := s.fastPath.Unlabelled(sliver.ID{Slice: w.Spec.ID, Node: l.Ingress()}, l.To)
-		if why != "" {
+		if why := s.unlabelled(w, l); why != "" {
 			out.Up, out.Problem = false, l.Ingress()+": "+why
 		}
 	}
 	return out
+}
+
+// unlabelled says why packets of an LSP do not get its label where it begins; empty: they do.
+func (s *Server) unlabelled(w *plan.Input, l *slice.LSP) string {
+	if why := s.labels.Unruled(w.Spec.ID, l, w.Spec.Node(l.Ingress())); why != "" {
+		return why
+	}
+	return s.fastPath.Unlabelled(sliver.ID{Slice: w.Spec.ID, Node: l.Ingress()}, l)
 }
 
 // signalledLSPs counts those that RSVP-TE is to set up from routers of this host, and says which are not up.
@@ -101,7 +108,7 @@ func (s *Server) lspProblem(w *plan.Input, l *slice.LSP, hop int, n *slice.Node)
 	id := sliver.ID{Slice: w.Spec.ID, Node: n.Name}
 	switch {
 	case hop == 0:
-		return s.fastPath.Unlabelled(id, l.To)
+		return s.unlabelled(w, l)
 	case l.Hops[hop].Label == slice.ImplicitNull:
 		return "" // packets come without a label, and its kernel forwards them, too
 	}

@@ -16,7 +16,6 @@ import (
 
 	"github.com/pergola-net/pergola/control/events"
 	"github.com/pergola-net/pergola/datapath"
-	"github.com/pergola-net/pergola/datapath/mirror"
 	"github.com/pergola-net/pergola/host/agent/labels"
 	"github.com/pergola-net/pergola/host/agent/machine"
 	"github.com/pergola-net/pergola/host/sliver"
@@ -178,12 +177,12 @@ func (s *Speakers) adopt(r *router, want *Router) (all []rsvp.Entry) {
 	return all
 }
 
-// Steer adds to what the mirror is to have of routers: their label spaces, and which routes lead to LSPs.
-func (s *Speakers) Steer(want map[sliver.ID]*Router, routers map[sliver.ID]mirror.Labels) {
+// Steer adds to what routers are to have: their label spaces, and which routes and rules lead to LSPs.
+func (s *Speakers) Steer(want map[sliver.ID]*Router, to *labels.Want) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for id, r := range want {
-		is := routers[id]
+		is := to.Routers[id]
 		is.Space = r.Space
 		for _, l := range r.LSPs {
 			if _, there := s.entries[labels.Key{Space: r.Space, Number: ftnOf(l.ID), FTN: true}]; !there {
@@ -195,8 +194,9 @@ func (s *Speakers) Steer(want map[sliver.ID]*Router, routers map[sliver.ID]mirro
 			for _, p := range l.To {
 				is.FTNs[p] = ftnOf(l.ID)
 			}
+			to.AddRules(id, l, ftnOf(l.ID))
 		}
-		routers[id] = is
+		to.Routers[id] = is
 	}
 }
 

@@ -167,31 +167,7 @@ func class(c slice.Class) file.Class {
 		out.Limit = file.RateOf(c.Limit)
 	}
 	for _, m := range c.Match {
-		out.Match = append(out.Match, match(m))
-	}
-	return out
-}
-
-func match(m slice.Match) (out file.Match) {
-	if m.DSCP != nil {
-		out.DSCP = file.CodePoint(strconv.Itoa(*m.DSCP))
-	}
-	if m.Protocol != 0 {
-		out.Proto = file.ProtocolOf(m.Protocol)
-	}
-	if m.Src.IsValid() {
-		out.Src = file.Network(m.Src.String())
-	}
-	if m.Dst.IsValid() {
-		out.Dst = file.Network(m.Dst.String())
-	}
-	for _, p := range []struct {
-		to *file.PortsRange
-		is slice.Ports
-	}{{&out.SPort, m.SrcPort}, {&out.DPort, m.DstPort}, {&out.Port, m.Port}} {
-		if p.is != (slice.Ports{}) {
-			*p.to = file.PortsRange(p.is.String())
-		}
+		out.Match = append(out.Match, file.MatchOf(m))
 	}
 	return out
 }

@@ -34,6 +34,81 @@ type Match struct {
 	Port  PortsRange `json:"port,omitempty" doc:"Port of the source or of the destination, or a range."`
 }
 
+// matchField is a member of a rule, by the name that it has in files.
+type matchField struct {
+	name  string
+	value *string
+}
+
+func (m *Match) fields() []matchField {
+	return []matchField{
+		{"dscp", (*string)(&m.DSCP)}, {"proto", (*string)(&m.Proto)}, {"src", (*string)(&m.Src)},
+		{"dst", (*string)(&m.Dst)}, {"sport", (*string)(&m.SPort)}, {"dport", (*string)(&m.DPort)},
+		{"port", (*string)(&m.Port)},
+	}
+}
+
+// ParseMatch reads a rule as it is written in a command: dscp=EF,proto=udp,dport=5000-5010.
+func ParseMatch(text string) (m Match, err error) {
+	fields := m.fields()
+	for part := range strings.SplitSeq(text, ",") {
+		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
+		at := slices.IndexFunc(fields, func(f matchField) bool { return f.name == name })
+		switch {
+		case at < 0:
+			names := make([]string, len(fields))
+			for i, f := range fields {
+				names[i] = f.name
+			}
+			return m, fmt.Errorf("a rule has no %q: write such as proto=udp,dport=5004, of %s", name,
+				strings.Join(names, ", "))
+		case value == "":
+			return m, fmt.Errorf("%s has no value: write %s=VALUE", name, name)
+		case *fields[at].value != "":
+			return m, fmt.Errorf("%s is given twice: write --match once for each rule", name)
+		}
+		*fields[at].value = value
+	}
+	return m, errors.Join(m.DSCP.Check(), m.Proto.Check(), m.Src.Check(), m.Dst.Check(), m.SPort.Check(),
+		m.DPort.Check(), m.Port.Check())
+}
+
+// String writes the rule as in a command.
+func (m Match) String() string {
+	var parts []string
+	for _, f := range m.fields() {
+		if *f.value != "" {
+			parts = append(parts, f.name+"="+*f.value)
+		}
+	}
+	return strings.Join(parts, ",")
+}
+
+// MatchOf writes a rule as a file would.
+func MatchOf(m slice.Match) (out Match) {
+	if m.DSCP != nil {
+		out.DSCP = CodePoint(strconv.Itoa(*m.DSCP))
+	}
+	if m.Protocol != 0 {
+		out.Proto = ProtocolOf(m.Protocol)
+	}
+	if m.Src.IsValid() {
+		out.Src = Network(m.Src.String())
+	}
+	if m.Dst.IsValid() {
+		out.Dst = Network(m.Dst.String())
+	}
+	for _, p := range []struct {
+		to *PortsRange
+		is slice.Ports
+	}{{&out.SPort, m.SrcPort}, {&out.DPort, m.DstPort}, {&out.Port, m.Port}} {
+		if p.is != (slice.Ports{}) {
+			*p.to = PortsRange(p.is.String())
+		}
+	}
+	return out
+}
+
 // CodePoint is a DSCP as users write it, a name of RFC 2474, 2597, 3246, 5865 or 8622, or a number.
 type CodePoint string
 

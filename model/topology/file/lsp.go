@@ -13,6 +13,9 @@ func LSPOf(l *slice.LSP) LSP {
 			out.To = append(out.To, p.String())
 		}
 	}
+	for _, m := range l.Match {
+		out.Match = append(out.Match, MatchOf(m))
+	}
 	for _, h := range l.Hops {
 		at := h.Node
 		if h.Out != "" {

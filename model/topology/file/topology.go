@@ -271,11 +271,12 @@ type Filter struct {
 
 // LSP is a label-switched path. It leads one way.
 type LSP struct {
-	Name string         `json:"name,omitempty" doc:"Name. Default: first--last router of the path."`
-	Path Strings        `json:"path" doc:"Routers on the way, each a neighbour of the one before: [pe1, p1, pe2]. Where two links join them, pe1:eth2 says by which interface packets leave. With signalling, others may be between them, and pe1:eth2 is a link that the path has."`
-	To   Strings        `json:"to,omitempty" doc:"Prefixes whose packets go this way, if the first router has a route to exactly this prefix. Default: the loopback addresses of the last router."`
-	Last LastLabel      `json:"last_label,omitempty" enum:"implicit-null,explicit-null,own" doc:"With which label packets come to the last router: none, as the router before takes it off; label 0 or 2; or one of its own. Default: implicit-null; own, and nothing else, with signalling."`
-	TTL  slice.TTLModel `json:"ttl,omitempty" enum:"uniform,pipe" doc:"uniform: each router on the way counts as a hop, and traceroute shows it; pipe: the path is one hop. Default: uniform."`
+	Name  string         `json:"name,omitempty" doc:"Name. Default: first--last router of the path."`
+	Path  Strings        `json:"path" doc:"Routers on the way, each a neighbour of the one before: [pe1, p1, pe2]. Where two links join them, pe1:eth2 says by which interface packets leave. With signalling, others may be between them, and pe1:eth2 is a link that the path has."`
+	To    Strings        `json:"to,omitempty" doc:"Prefixes whose packets go this way, if the first router has a route to exactly this prefix. Default: the loopback addresses of the last router."`
+	Match []Match        `json:"match,omitempty" doc:"In place of to: rules, one of which has to match, as those of classes. Packets that the first router forwards to another router go this way if they match, wherever they are for. Of several LSPs the first by name gets them."`
+	Last  LastLabel      `json:"last_label,omitempty" enum:"implicit-null,explicit-null,own" doc:"With which label packets come to the last router: none, as the router before takes it off; label 0 or 2; or one of its own. Default: implicit-null; own, and nothing else, with signalling."`
+	TTL   slice.TTLModel `json:"ttl,omitempty" enum:"uniform,pipe" doc:"uniform: each router on the way counts as a hop, and traceroute shows it; pipe: the path is one hop. Default: uniform."`
 
 	Signalling Signalling   `json:"signalling,omitempty" enum:"static,rsvp" doc:"static: the labels are chosen with the file; rsvp: the routers agree on them by RSVP-TE, and reserve bandwidth. Default: rsvp where there is a bandwidth, else static."`
 	Bandwidth  Rate         `json:"bandwidth,omitempty" doc:"That each link of the path reserves for it."`

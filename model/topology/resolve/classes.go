@@ -92,7 +92,7 @@ func (r *resolver) match(m file.Match, at *diagnostic.Path) (out slice.Match) {
 	out.Port = checked(m.Port.Value())
 	switch {
 	case m == file.Match{}:
-		r.Add(at, "leave match out of the class of all other frames", "the rule names nothing")
+		r.Add(at, "name something in it, or leave match out", "the rule names nothing")
 	case m.Port != "" && (m.SPort != "" || m.DPort != ""):
 		r.Add(at.At("port"), "write sport and dport",
 			"port means either port: it does not go with sport or dport")

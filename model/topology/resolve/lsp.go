@@ -21,7 +21,8 @@ func LSPs(s, prev *slice.Slice, written []file.LSP, byHand map[string]bool) diag
 		return nil
 	}
 	r := &lspResolver{nodes: make(map[string]*slice.Node, len(s.Nodes)), before: map[string]*slice.LSP{},
-		segments: make(map[string]*slice.Segment, len(s.Links)), classes: map[class]string{}}
+		segments: make(map[string]*slice.Segment, len(s.Links)), classes: map[class]string{},
+		ruled: map[string]int{}}
 	if prev != nil {
 		for i := range prev.LSPs {
 			r.before[prev.LSPs[i].Name] = &prev.LSPs[i]
@@ -69,6 +70,7 @@ type lspResolver struct {
 	nodes    map[string]*slice.Node
 	segments map[string]*slice.Segment // by link
 	classes  map[class]string          // the LSP that packets go by
+	ruled    map[string]int            // rules of LSPs, by their ingress
 	out      []slice.LSP
 }
 
@@ -124,7 +126,11 @@ func (r *lspResolver) lsp(in *file.LSP, at *diagnostic.Path) (out slice.LSP, ok 
 	if in.Name != "" {
 		r.checkName(at.At("name"), "label-switched path", in.Name)
 	}
-	out.To, out.ToEgress = r.class(in, &out, at.At("to")), len(in.To) == 0
+	if len(in.Match) > 0 {
+		out.Match = r.rules(in, out.Ingress(), at)
+	} else {
+		out.To, out.ToEgress = r.class(in, &out, at.At("to")), len(in.To) == 0
+	}
 	if signalled {
 		r.signal(in, &out, at)
 	} else {
@@ -137,6 +143,27 @@ func (r *lspResolver) checkName(at *diagnostic.Path, what, name string) {
 	var names resolver
 	names.checkName(at, what, name)
 	r.Found = append(r.Found, names.Found...)
+}
+
+// rules reads which packets go by an LSP, in place of those to prefixes.
+func (r *lspResolver) rules(in *file.LSP, ingress string, at *diagnostic.Path) (all []slice.Match) {
+	if len(in.To) > 0 {
+		r.Add(at.At("to"), "write dst in the rules", "an LSP is for prefixes, or for packets that match, not both")
+	}
+	if in.Last == file.LastExplicitNull {
+		r.Add(at.At("last_label"), "write last_label: own",
+			"explicit null is another label for IPv6 than for IPv4, and rules may be for both")
+	}
+	var matches resolver
+	for i, m := range in.Match {
+		all = append(all, matches.match(m, at.At("match").Item(i)))
+	}
+	r.Found = append(r.Found, matches.Found...)
+	if r.ruled[ingress] += len(all); r.ruled[ingress] > slice.MaxLSPRules {
+		r.Add(at.At("match"), "", "%d rules for LSPs that begin at %q: at most %d", r.ruled[ingress], ingress,
+			slice.MaxLSPRules)
+	}
+	return all
 }
 
 // signal reads what RSVP-TE is to ask for.

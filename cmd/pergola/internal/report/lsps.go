@@ -14,6 +14,7 @@ import (
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
 	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/model/slice"
+	"github.com/pergola-net/pergola/model/topology"
 	"github.com/pergola-net/pergola/model/unit"
 )
 
@@ -22,7 +23,9 @@ type LSP struct {
 	Name string         `json:"name"`
 	Up   bool           `json:"up"`
 	To   []netip.Prefix `json:"to"`
-	TTL  slice.TTLModel `json:"ttl"`
+	// Match are the rules of one that is for packets that match, and not for prefixes.
+	Match []topology.Match `json:"match,omitempty"`
+	TTL   slice.TTLModel   `json:"ttl"`
 	// Hops are the routers of the path. Of one that is signalled and not up, those that its path is to have.
 	Hops []LSPHop `json:"hops"`
 	// Signal is what was asked for of one that is signalled; nil: it is static.
@@ -60,6 +63,9 @@ func LSPs(spec *slice.Slice, is *api.SliceLSPs) []LSP {
 	for i := range spec.LSPs {
 		l := &spec.LSPs[i]
 		out := LSP{Name: l.Name, Up: true, To: l.To, TTL: l.TTL, Signal: l.Signal, ByHand: l.ByHand}
+		for _, m := range l.Match {
+			out.Match = append(out.Match, topology.MatchOf(m))
+		}
 		if out.TTL == "" {
 			out.TTL = slice.Uniform
 		}
@@ -109,6 +115,18 @@ func (l *LSP) AsAsked() bool {
 	return l.Up && l.Problem == "" && (l.Signal == nil || l.number == l.Signal.Number)
 }
 
+// packets says which packets go by it.
+func (l *LSP) packets() string {
+	if len(l.Match) == 0 {
+		return prefixes(l.To)
+	}
+	rules := make([]string, len(l.Match))
+	for i, m := range l.Match {
+		rules[i] = m.String()
+	}
+	return strings.Join(rules, " ")
+}
+
 // isPath reports whether the hops are the way that packets take.
 func (l *LSP) isPath() bool { return l.Signal == nil || l.Up }
 
@@ -128,7 +146,7 @@ func LSPTable(all []LSP, styles ui.Styles) *ui.Table {
 	}
 	for i := range all {
 		l := &all[i]
-		row := []string{l.Name, upOrDown(l.Up), l.Way(), prefixes(l.To)}
+		row := []string{l.Name, upOrDown(l.Up), l.Way(), l.packets()}
 		if signalled {
 			row = append(row, reserved(l))
 		}
