@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 )
@@ -67,18 +68,35 @@ func (r *results) add(e event) {
 			r.skipped++
 			r.skips = append(r.skips, fmt.Sprintf("%s %s: %s", e.Package, e.Test, reason(out.String())))
 		}
+		delete(r.output, key)
 	case "build-fail":
 		r.failures = append(r.failures, out.String())
 	case "fail":
-		// A package fails with its tests. It is counted only when no test of it failed: it did not compile,
-		// say.
+		// A package fails with its tests. It is counted only when no test of it failed: it did not compile, say,
+		// or it ended in the middle of a test, which has the cause in its output.
 		if e.Test != "" || !r.failedIn[e.Package] {
 			r.failed++
 			r.failures = append(r.failures, fmt.Sprintf("=== %s %s\n%s", e.Package, e.Test, out.String()))
 		}
+		delete(r.output, key)
+		if e.Test == "" {
+			r.failures = append(r.failures, r.unended(e.Package)...)
+		}
 		r.failedIn[e.Package] = true
 		r.time(e)
 	}
+}
+
+// unended takes the output of tests of a package that has ended, and they have not.
+func (r *results) unended(of string) (all []string) {
+	for key, out := range r.output {
+		if key[0] == of && key[1] != "" && out.Len() > 0 {
+			all = append(all, fmt.Sprintf("=== %s %s\n%s", key[0], key[1], out.String()))
+			delete(r.output, key)
+		}
+	}
+	slices.Sort(all)
+	return all
 }
 
 func (r *results) time(e event) {

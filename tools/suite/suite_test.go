@@ -40,6 +40,24 @@ func TestResultsCountTestsAndNotPackages(t *testing.T) {
 	}
 }
 
+// What ends a package ends the test that runs, which has no outcome of its own.
+func TestAPanicIsPrinted(t *testing.T) {
+	r := newResults()
+	if err := r.read(strings.NewReader(`{"Action":"run","Package":"p","Test":"TestA"}
+{"Action":"output","Package":"p","Test":"TestA","Output":"fine\n"}
+{"Action":"pass","Package":"p","Test":"TestA"}
+{"Action":"output","Package":"p","Test":"TestB","Output":"panic: oh\n"}
+{"Action":"output","Package":"p","Output":"FAIL p\n"}
+{"Action":"fail","Package":"p"}
+`)); err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Join(r.failures, "")
+	if !strings.Contains(text, "panic: oh") || strings.Contains(text, "fine") || r.failed != 1 {
+		t.Errorf("%d failed, and printed is %q", r.failed, text)
+	}
+}
+
 func TestSumOfSuitesListsTheSlowest(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"net", "e2e"} {

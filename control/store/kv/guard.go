@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net"
 	"strings"
+	"sync"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -29,9 +30,41 @@ import (
 // have of a host, the host itself decides (hosts.Terms).
 type guard struct {
 	prefix  record.Prefix
-	kv      mvcc.KV                     // what this member has
+	kv      *readable
 	catchUp func(context.Context) error // returns once it has what the servers agree on at this moment
 	refused func(host, from string, why error)
+}
+
+// readable is what a member has, until it is closed. etcd ends with a panic where something reads what it has closed:
+// handshakes of peers, and requests whose handlers have ended, do so.
+type readable struct {
+	mvcc.KV
+
+	mu     sync.RWMutex // held by those who read; guards closed
+	closed bool
+}
+
+var errClosed = errors.New("this server is stopping")
+
+// get reads one key; nil: there is none.
+func (r *readable) get(key string) ([]byte, error) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if r.closed {
+		return nil, errClosed
+	}
+	got, err := r.Range(context.Background(), []byte(key), nil, mvcc.RangeOptions{})
+	if err != nil || len(got.KVs) == 0 {
+		return nil, nil
+	}
+	return got.KVs[0].Value, nil
+}
+
+// close returns when nobody reads any more.
+func (r *readable) close() {
+	r.mu.Lock()
+	r.closed = true
+	r.mu.Unlock()
 }
 
 func (g guard) unary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
@@ -112,8 +145,11 @@ func (g guard) check(ctx context.Context, req any) error {
 // server first catches up with the others: one of them may have admitted the caller a moment ago.
 func (g guard) checkMember(ctx context.Context) error {
 	state := stateOf(ctx)
-	if g.revoked(state) == nil {
+	switch err := g.revoked(state); {
+	case err == nil:
 		return nil
+	case errors.Is(err, errClosed):
+		return status.Error(codes.Unavailable, err.Error())
 	}
 	asked, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -143,9 +179,9 @@ func (g guard) revoked(state *tls.ConnectionState) error {
 	if cert == nil {
 		return errNoIdentity
 	}
-	a, ok := g.admission(cert)
-	if !ok {
-		return nil
+	a, ok, err := g.admission(cert)
+	if err != nil || !ok {
+		return err
 	}
 	return a.Check(cert)
 }
@@ -157,7 +193,7 @@ func (g guard) revokedPeer(state *tls.ConnectionState, from net.Addr) error {
 		return nil
 	}
 	if cert := pki.CertificateOf(state); cert != nil {
-		if a, ok := g.admission(cert); ok && a.MayBeOutdated(cert) {
+		if a, ok, _ := g.admission(cert); ok && a.MayBeOutdated(cert) {
 			return nil
 		}
 	}
@@ -165,24 +201,17 @@ func (g guard) revokedPeer(state *tls.ConnectionState, from net.Addr) error {
 	return err
 }
 
-func (g guard) admission(cert *x509.Certificate) (a record.Admission, ok bool) {
+func (g guard) admission(cert *x509.Certificate) (a record.Admission, ok bool, err error) {
 	name := cert.Subject.CommonName
-	if data := g.get(g.prefix.AdmissionKey(name)); data != nil {
-		return record.DecodeAdmission(data), true
+	data, err := g.kv.get(g.prefix.AdmissionKey(name))
+	if err != nil || data != nil {
+		return record.DecodeAdmission(data), data != nil, err
 	}
-	if data := g.get(g.prefix.TrustKey("barred", name)); data != nil {
-		return record.Admission{Since: time.Now()}, record.Barred(data, cert)
+	data, err = g.kv.get(g.prefix.TrustKey("barred", name))
+	if err != nil || data == nil {
+		return record.Admission{}, false, err
 	}
-	return record.Admission{}, false
-}
-
-// get reads one key as this member has it; nil where it has none.
-func (g guard) get(key string) []byte {
-	got, err := g.kv.Range(context.Background(), []byte(key), nil, mvcc.RangeOptions{})
-	if err != nil || len(got.KVs) == 0 {
-		return nil
-	}
-	return got.KVs[0].Value
+	return record.Admission{Since: time.Now()}, record.Barred(data, cert), nil
 }
 
 func isServer(ctx context.Context) bool {

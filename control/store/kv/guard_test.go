@@ -136,7 +136,7 @@ func TestAServerCatchesUpBeforeItRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	g := guard{
-		prefix: d.prefix, kv: d.embedded.etcd.Server.KV(),
+		prefix: d.prefix, kv: &readable{KV: d.embedded.etcd.Server.KV()},
 		catchUp: func(context.Context) error { return errors.New("cut off") },
 	}
 	ask := func(cert *x509.Certificate) error {
@@ -158,5 +158,9 @@ func TestAServerCatchesUpBeforeItRefuses(t *testing.T) {
 	if err := ask(was); status.Code(err) != codes.PermissionDenied ||
 		!strings.Contains(err.Error(), record.ErrReplaced.Error()) {
 		t.Errorf("one that was replaced: %v", err)
+	}
+	g.kv.close()
+	if err := ask(next); status.Code(err) != codes.Unavailable {
+		t.Errorf("of a server that stops: %v", err)
 	}
 }

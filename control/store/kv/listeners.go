@@ -38,6 +38,7 @@ type listeners struct {
 	peer, client net.Listener
 	grpc         *grpc.Server
 	http         *http.Server
+	kv           *readable // by which callers are checked; nil before serve
 	stopRenewing context.CancelFunc
 	tasks        sync.WaitGroup
 }
@@ -83,7 +84,8 @@ func (l *listeners) serve(etcd *etcdserver.EtcdServer) {
 		ReadHeaderTimeout: time.Minute,
 		ErrorLog:          log.New(io.Discard, "", 0),
 	}
-	g := guard{prefix: l.prefix, kv: etcd.KV(), catchUp: etcd.LinearizableReadNotify, refused: l.refused}
+	l.kv = &readable{KV: etcd.KV()}
+	g := guard{prefix: l.prefix, kv: l.kv, catchUp: etcd.LinearizableReadNotify, refused: l.refused}
 	l.grpc = v3rpc.Server(etcd, l.tls("h2", nil, pki.Server, pki.Agent), g.unary,
 		grpc.ChainStreamInterceptor(g.stream),
 		grpc.WaitForHandlers(true), // none reads what etcd closes next
@@ -96,10 +98,11 @@ func (l *listeners) serve(etcd *etcdserver.EtcdServer) {
 	l.tasks.Go(func() { _ = l.grpc.Serve(l.client) })
 }
 
-// closeClients ends the requests of clients.
+// closeClients ends the requests of clients. Peers that are connected stay; no others are let in.
 func (l *listeners) closeClients() {
 	if l.grpc != nil {
 		l.grpc.Stop()
+		l.kv.close()
 	}
 	l.client.Close()
 }
