@@ -7,8 +7,8 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// Rule says which class of a qdisc frames wait in that enter a link at a port. Of a port's rules, the first that matches
-// counts.
+// Rule says which class of a qdisc frames wait in that enter a link at a port. Of a port's rules, the first counts that
+// matches.
 type Rule struct {
 	Class uint32 // major and minor number
 	Match

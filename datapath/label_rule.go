@@ -7,7 +7,7 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// LabelRule gives frames the labels of an FTN because of what they are, whatever route they leave by (bpf/label_rule.h).
+// LabelRule gives frames the labels of an FTN because of what they are, whatever their route (bpf/label_rule.h).
 type LabelRule struct {
 	FTN uint32
 	Match

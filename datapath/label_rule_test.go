@@ -31,20 +31,19 @@ func TestRulesChooseTheLSP(t *testing.T) {
 	}
 	protocol := func(ftn uint32, p uint8) LabelRule { return rule(ftn, func(m *Match) { m.Protocol = p }) }
 	some := packet{sport: 4000}
+	from4000 := rule(9, func(m *Match) { m.SourcePorts = PortRange{4000, 4000} })
 	for name, c := range map[string]struct {
 		packet packet
 		rules  []LabelRule
 		change func(w *world, l line)
 		want   uint32 // label; 0: none
 	}{
-		"protocol":         {some, []LabelRule{protocol(9, udp)}, nil, 209},
-		"another protocol": {some, []LabelRule{protocol(9, tcp)}, nil, 0},
-		"the first":        {some, []LabelRule{protocol(9, tcp), protocol(10, udp), protocol(9, udp)}, nil, 210},
-		"source port": {some, []LabelRule{rule(9, func(m *Match) { m.SourcePorts = PortRange{4000, 4000} })}, nil,
-			209},
-		"another port": {some, []LabelRule{rule(9, func(m *Match) { m.AnyPort = PortRange{1, 3} })}, nil, 0},
-		"port of IPv6": {packet{v6: true, sport: 4000},
-			[]LabelRule{rule(9, func(m *Match) { m.SourcePorts = PortRange{4000, 4000} })}, nil, 209},
+		"protocol":            {some, []LabelRule{protocol(9, udp)}, nil, 209},
+		"another protocol":    {some, []LabelRule{protocol(9, tcp)}, nil, 0},
+		"the first":           {some, []LabelRule{protocol(9, tcp), protocol(10, udp), protocol(9, udp)}, nil, 210},
+		"source port":         {some, []LabelRule{from4000}, nil, 209},
+		"another port":        {some, []LabelRule{rule(9, func(m *Match) { m.AnyPort = PortRange{1, 3} })}, nil, 0},
+		"port of IPv6":        {packet{v6: true, sport: 4000}, []LabelRule{from4000}, nil, 209},
 		"any IPv4, and IPv6":  {packet{v6: true}, []LabelRule{rule(9, func(m *Match) { m.Source = at("0.0.0.0/0") })}, nil, 0},
 		"destination of IPv6": {packet{v6: true}, []LabelRule{rule(9, func(m *Match) { m.Destination = at("::/0") })}, nil, 209},
 		"the first LSP is down": {some, []LabelRule{protocol(9, udp), protocol(10, udp)},
@@ -79,7 +78,9 @@ func TestRulesChooseTheLSP(t *testing.T) {
 
 // What the router would not send to another one is none of the rules' business.
 func TestRulesAreForWhatIsForwarded(t *testing.T) {
-	for kind, why := range map[uint8]string{gateway + 2: "unresolved", gateway + 4: "local", gateway + 5: "reject"} {
+	for kind, why := range map[uint8]string{
+		gateway + 2: "unresolved", gateway + 4: "local", gateway + 5: "reject",
+	} {
 		inWorld(t, func(w *world) {
 			w.name = fmt.Sprintf("next hop of kind %d", kind)
 			l := w.line(3)
@@ -116,7 +117,8 @@ func TestLabelRulesAreReadBack(t *testing.T) {
 		}
 		read(map[uint32][]LabelRule{6: two[:1]})
 		for name, rules := range map[string][]LabelRule{
-			"too many": make([]LabelRule, MaxLabelRules+1), "no FTN": {{}}, "an FTN too large": {{FTN: maxFTN + 1}},
+			"too many": make([]LabelRule, MaxLabelRules+1), "no FTN": {{}},
+			"an FTN too large": {{FTN: maxFTN + 1}},
 		} {
 			if w.d.SetLabelRules(6, rules) == nil {
 				t.Errorf("%s: no error", name)

@@ -36,16 +36,29 @@ func BenchmarkSwap(b *testing.B) {
 }
 
 // BenchmarkLSP gives port_ingress's own time for a frame that goes by an LSP through four routers: with a reservation,
-// which measures it, and without.
+// which measures it, and without; by its route, or by the last of so many rules.
 func BenchmarkLSP(b *testing.B) {
-	for _, reserved := range []bool{false, true} {
-		b.Run(fmt.Sprintf("reserved=%v", reserved), func(b *testing.B) {
+	for _, c := range []struct {
+		reserved bool
+		rules    int
+	}{{false, 0}, {true, 0}, {false, 1}, {false, 16}, {false, 64}} {
+		b.Run(fmt.Sprintf("reserved=%v/rules=%d", c.reserved, c.rules), func(b *testing.B) {
 			inWorld(b, func(w *world) {
 				l := w.line(4)
-				if reserved {
+				if c.reserved {
 					w.reserve(l, Reservation{Rate: 1 << 40, Burst: 1 << 40})
 				} else {
 					w.lsp(l, true)
+				}
+				if c.rules > 0 {
+					rules := make([]LabelRule, c.rules)
+					other := Match{DSCP: -1, Protocol: 17, AnyPort: PortRange{65000, 65000}}
+					for i := range rules {
+						rules[i] = LabelRule{7, other}
+					}
+					rules[c.rules-1].AnyPort = PortRange{}
+					w.check(w.d.SetLabelRules(1, rules))
+					w.leg(l.in[0], func(g *objectLeg) { g.Flags |= legLabelRules })
 				}
 				frame := packet{}.bytes()
 				program := again(w.bench, false, frame[:34], w.d.programs.PortIngress)
@@ -59,7 +72,7 @@ func BenchmarkLSP(b *testing.B) {
 				if n := w.take()[fmt.Sprintf("walked out %d", l.out[3])]; n != uint64(b.N) {
 					b.Errorf("%d of %d frames passed", n, b.N)
 				}
-				if n := w.measured().Frames; reserved && n != uint64(b.N) {
+				if n := w.measured().Frames; c.reserved && n != uint64(b.N) {
 					b.Errorf("%d of %d frames were within the reservation", n, b.N)
 				}
 			})

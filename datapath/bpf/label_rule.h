@@ -56,20 +56,39 @@ static __always_inline bool leads_on(__u32 space, __u32 ftn, __u32 at)
 	return n && n->port != at;
 }
 
+/* What bpf_loop() hands to its callback has to be on the stack. */
+struct rule_turn {
+	const struct label_classifier *rules;
+	struct packet_key key;
+	__u32 space, at, ftn;
+};
+
+/* One rule. Returns 1 where it has decided. */
+static long try_rule(__u32 i, struct rule_turn *t)
+{
+	const struct rule *r;
+
+	if (i >= MAX_LABEL_RULES)
+		return 1;
+	r = &t->rules->rules[i];
+	if (!does_match(r, &t->key) || !leads_on(t->space, r->class, t->at))
+		return 0;
+	t->ftn = r->class;
+	return 1;
+}
+
 /* The FTN that the router's rules give the frame; 0: none. */
 __noinline __u32 ftn_by_rules(struct frame *f, __u32 space)
 {
-	const struct label_classifier *r = with_mpls ? bpf_map_lookup_elem(&label_rules, &space) : NULL;
-	struct packet_key k = {};
+	struct rule_turn t = {.space = space};
 
-	if (!f || !r)
+	t.rules = with_mpls ? bpf_map_lookup_elem(&label_rules, &t.space) : NULL;
+	if (!f || !t.rules)
 		return 0;
-	read_header_key(f, &k);
-	for (__u32 i = 0; i < MAX_LABEL_RULES && i < r->number; i++) {
-		if (matches(&r->rules[i], &k) && leads_on(space, r->rules[i].class, f->at))
-			return r->rules[i].class;
-	}
-	return 0;
+	t.at = f->at;
+	read_header_key(f, &t.key);
+	bpf_loop(t.rules->number, try_rule, &t, 0);
+	return t.ftn;
 }
 
 static __always_inline bool leads_to_gateway(const struct nexthop *next)

@@ -61,11 +61,8 @@ static __always_inline bool has_prefix(const struct bits128 *a, const struct bit
 	return (a->high & mask->high) == want->high && (a->low & mask->low) == want->low;
 }
 
-/* Global, so that the verifier looks at it once and not once for each rule. */
-__noinline int matches(const struct rule *r, const struct packet_key *k)
+static __always_inline bool does_match(const struct rule *r, const struct packet_key *k)
 {
-	if (!r || !k)
-		return false;
 	if (r->flags & RULE_DSCP && r->dscp != k->dscp)
 		return false;
 	if (r->flags & RULE_PROTOCOL && r->protocol != k->protocol)
@@ -79,6 +76,12 @@ __noinline int matches(const struct rule *r, const struct packet_key *k)
 	if (r->flags & RULE_PORTS && !(in_range(&r->sport, k->sport) && in_range(&r->dport, k->dport)))
 		return false;
 	return !(r->flags & RULE_PORT) || in_range(&r->sport, k->sport) || in_range(&r->sport, k->dport);
+}
+
+/* Global, so that the verifier looks at it once and not once for each rule. */
+__noinline int matches(const struct rule *r, const struct packet_key *k)
+{
+	return r && k && does_match(r, k);
 }
 
 static __always_inline struct bits128 mapped(__be32 ip4)

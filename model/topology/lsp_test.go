@@ -108,11 +108,11 @@ func TestFaultsOfLSPsAreNamed(t *testing.T) {
 		`{path: [pe1, p1], match: [{}]}`:                           "the rule names nothing",
 		`{path: [pe1, p1], match: [{proto: icmp, port: 5}]}`:       "icmp has no ports",
 		`{path: [pe1, p1], match: [{proto: xyz}]}`:                 `"xyz" is no protocol of IP`,
-		`{path: [pe1, p1], to: 10.0.0.0/8, match: [{proto: tcp}]}`: "an LSP is for prefixes, or for packets that match",
+		`{path: [pe1, p1], to: 10.0.0.0/8, match: [{proto: tcp}]}`: "an LSP is for prefixes, or for packets",
 
 		`{path: [pe1, p1], match: [{proto: tcp}], last_label: explicit-null}`: "and rules may be for both",
 
-		`{path: [pe1, p1], match: [` + strings.Repeat("{dscp: 1}, ", slice.MaxLSPRules) + `{dscp: 2}]}`: `65 rules for LSPs that begin at "pe1": at most 64`,
+		`{path: [pe1, p1], match: [` + strings.Repeat("{dscp: 1}, ", 64) + `{dscp: 2}]}`: `65 rules for LSPs`,
 
 		`{path: [p1, p2], last_label: implicit-null}`: "implicit-null leaves no label at all",
 
@@ -143,9 +143,11 @@ func TestLSPsAreForPacketsThatMatch(t *testing.T) {
 	}
 	for name, match := range want {
 		l := s.LSP(name)
-		if diff := cmp.Diff(match, l.Match, cmpopts.EquateComparable(netip.Prefix{})); diff != "" || len(l.To) > 0 ||
-			l.ToEgress {
-			t.Errorf("%s is for %v; -want +got:\n%s", name, l.To, diff)
+		if diff := cmp.Diff(match, l.Match, cmpopts.EquateComparable(netip.Prefix{})); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", name, diff)
+		}
+		if len(l.To) > 0 || l.ToEgress {
+			t.Errorf("%s is for %v, too", name, l.To)
 		}
 	}
 	checkDescription(t, s)

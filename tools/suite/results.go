@@ -72,8 +72,8 @@ func (r *results) add(e event) {
 	case "build-fail":
 		r.failures = append(r.failures, out.String())
 	case "fail":
-		// A package fails with its tests. It is counted only when no test of it failed: it did not compile, say,
-		// or it ended in the middle of a test, which has the cause in its output.
+		// A package fails with its tests. It is counted only when no test of it failed: it did not compile, or
+		// ended in the middle of a test, which has the cause in its output.
 		if e.Test != "" || !r.failedIn[e.Package] {
 			r.failed++
 			r.failures = append(r.failures, fmt.Sprintf("=== %s %s\n%s", e.Package, e.Test, out.String()))

@@ -87,8 +87,8 @@ func (f *FastPath) Unmirrored(id sliver.ID) string {
 	return ""
 }
 
-// Unlabelled says why frames get no labels at the router where their LSP begins; empty: they do. Those that rules choose
-// may be of either family.
+// Unlabelled says why frames get no labels at the router where their LSP begins; empty: they do. Those of rules may be
+// of either family.
 func (f *FastPath) Unlabelled(id sliver.ID, l *slice.LSP) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()

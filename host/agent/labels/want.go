@@ -36,8 +36,8 @@ type Hop struct {
 
 // Of works out what is wanted, of the LSPs that are not signalled, and of the ports that were observed. It is pure.
 func Of(at plan.Place, inputs []plan.Input, seen *observe.Snapshot) Want {
-	w := Want{Entries: map[Key]datapath.NHLFE{}, Routers: map[sliver.ID]mirror.Labels{}, Rules: map[sliver.ID][]Rule{},
-		Missing: map[Hop]string{}, Unknown: map[uint16]bool{}}
+	w := Want{Entries: map[Key]datapath.NHLFE{}, Routers: map[sliver.ID]mirror.Labels{},
+		Rules: map[sliver.ID][]Rule{}, Missing: map[Hop]string{}, Unknown: map[uint16]bool{}}
 	for i := range inputs {
 		spec := inputs[i].Spec
 		switch {

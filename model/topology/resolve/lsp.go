@@ -148,7 +148,8 @@ func (r *lspResolver) checkName(at *diagnostic.Path, what, name string) {
 // rules reads which packets go by an LSP, in place of those to prefixes.
 func (r *lspResolver) rules(in *file.LSP, ingress string, at *diagnostic.Path) (all []slice.Match) {
 	if len(in.To) > 0 {
-		r.Add(at.At("to"), "write dst in the rules", "an LSP is for prefixes, or for packets that match, not both")
+		r.Add(at.At("to"), "write dst in the rules",
+			"an LSP is for prefixes, or for packets that match, not both")
 	}
 	if in.Last == file.LastExplicitNull {
 		r.Add(at.At("last_label"), "write last_label: own",
