@@ -130,6 +130,14 @@ func TestFaultsOfLSPsAreNamed(t *testing.T) {
 	}
 }
 
+// Errors are not counted without end; what comes after the last one that is, is wrong all the same.
+func TestManyFaultsOfLSPs(t *testing.T) {
+	file := fourRouters + "lsps:\n" + strings.Repeat("  - {path: [pe1, pc]}\n", 1100)
+	if _, found := Parse("lab.yaml", []byte(file)); found == nil {
+		t.Error("no fault")
+	}
+}
+
 func TestLSPsAreForPacketsThatMatch(t *testing.T) {
 	s := mustResolve(t, mustParse(t, "lab.yaml", []byte(fourRouters+`lsps:
   - {name: voice, path: [pe1, p1], match: [{dscp: EF}]}

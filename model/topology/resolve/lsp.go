@@ -119,7 +119,7 @@ func (r *lspResolver) lsp(in *file.LSP, at *diagnostic.Path) (out slice.LSP, ok 
 	if in.TTL != slice.Uniform {
 		out.TTL = in.TTL
 	}
-	if len(r.Found) > before {
+	if out.Hops == nil || len(r.Found) > before {
 		return out, false
 	}
 	out.Name = NameOfLSP(in)
