@@ -113,6 +113,10 @@ func (s *HostNetwork) ConfigureNode(ctx context.Context, pid int, n Node) error 
 	return nil
 }
 
+// groups is how many multicast groups a socket of a router may be in. With the kernel's 20, OSPF of FRR, which has one
+// socket and one or two groups for each interface, speaks at 20 of them at most.
+const groups = "4096"
+
 // sysctls gives the users' after ours, in an order that does not change.
 func (n Node) sysctls() ([]sysctl, error) {
 	forward := "0"
@@ -123,7 +127,8 @@ func (n Node) sysctls() ([]sysctl, error) {
 	if n.Router {
 		// The kernel's own value when forwarding is switched on, which on a machine that forwards it is from
 		// the beginning.
-		all = append(all, sysctl{"net/ipv4/conf/all/accept_redirects", "0"})
+		all = append(all, sysctl{"net/ipv4/conf/all/accept_redirects", "0"},
+			sysctl{"net/ipv4/igmp_max_memberships", groups})
 	}
 	if haveIPv6() {
 		all = append(all, sysctl{"net/ipv6/conf/all/forwarding", forward})

@@ -57,6 +57,7 @@ func TestConfigureNode(t *testing.T) {
 			"198.51.100.128/25 dev eth0 proto static scope link")
 		l.wantIn("a", "sysctl net.ipv4.ip_forward net.ipv6.conf.all.forwarding net.ipv4.conf.eth0.rp_filter",
 			"ip_forward = 1", "all.forwarding = 1", "rp_filter = 2")
+		l.wantIn("a", "sysctl net.ipv4.igmp_max_memberships", "= 4096") // OSPF at more than 20 interfaces
 	}
 	l.must(l.SetUp(l.ctx, a, true))
 	l.ping("a", "192.0.2.1")
