@@ -36,7 +36,7 @@
 #define MAX_WAITING 512	 /* frames that wait for a thread below; its queue, datapath.belowQueue, is longer */
 #define SAMPLED 16	 /* one frame in so many is measured, */
 #define LONGEST 64000	 /* ns, and counts for so much at most: more, and the processor was taken away */
-#define STUCK 2000000000 /* ns without a frame from the thread below, after which what waits there is taken for lost */
+#define STUCK 2000000000 /* ns that frames wait without one that comes, after which they are taken for lost */
 
 /* Of the machine: what user space decides. */
 struct early {
@@ -59,7 +59,7 @@ struct best_effort {
 	__u64 full;	   /* when the bucket would be full again: ns, by the coarse clock */
 	__u64 handed_over; /* frames, to all threads below, */
 	__u64 done;	   /* and of them those that have come there */
-	__u64 seen;	   /* when the last one of these came: ns, by the coarse clock */
+	__u64 seen;	   /* when the last one of these came, or one began to wait: ns, by the coarse clock */
 	__u64 working;	   /* a thread below is at a frame now */
 };
 
@@ -108,7 +108,7 @@ static __always_inline const void *look_inside(const void *packet, const void *e
 	if ((const void *)(ip6 + 1) > end) /* no tunnel's packet is as short */
 		return NULL;
 	if (eth->h_proto == bpf_htons(ETH_P_IP)) {
-		if (ip4->ihl != 5)
+		if (ip4->ihl != 5 || ip4->frag_off & bpf_htons(IPV4_OFFSET))
 			return NULL;
 		protocol = ip4->protocol;
 	} else if (with_ipv6_underlay && eth->h_proto == bpf_htons(ETH_P_IPV6)) {
@@ -119,9 +119,9 @@ static __always_inline const void *look_inside(const void *packet, const void *e
 	}
 	if (protocol == IPPROTO_GRE) {
 		const struct gre *gre = above;
-		const void *inside = &gre->words[1]; /* behind the key */
+		const void *inside = &gre->words[1]; /* behind the key, which each has (find_kind()) */
 
-		if (inside > end || gre->protocol != bpf_htons(ETH_P_TEB))
+		if (inside > end || gre->protocol != bpf_htons(ETH_P_TEB) || !(gre->flags & bpf_htons(GRE_KEY)))
 			return NULL;
 		return gre->flags & bpf_htons(GRE_SEQUENCE) ? &gre->words[2] : inside;
 	}
@@ -148,11 +148,16 @@ static __always_inline bool is_early(struct early **rules)
 	return *rules && (*rules)->on;
 }
 
-/* Is there time on this core for a frame of best effort? */
+/*
+ * Is there time on this core for a frame of best effort? What is taken for lost can still come: never is more done than
+ * was handed over (begin_below()).
+ */
 static __always_inline bool may_wait(struct best_effort *b, const struct early *rules, __u64 now)
 {
 	if (b->full > now && b->full - now >= rules->depth)
 		return false;
+	if (b->handed_over == b->done)
+		b->seen = now;
 	if (b->handed_over - b->done < MAX_WAITING)
 		return true;
 	if (now < b->seen + STUCK)
@@ -178,7 +183,8 @@ static __always_inline int defer(struct frame *f, const struct early *rules, voi
 /* A frame has come to the thread below. Returns when, if it is measured; else 0. */
 static __always_inline __u64 begin_below(struct best_effort *b, struct frame *f)
 {
-	b->done++;
+	if (b->done != b->handed_over)
+		b->done++;
 	b->seen = coarse_clock(f);
 	b->working = true;
 	return bpf_get_prandom_u32() % SAMPLED ? 0 : bpf_ktime_get_ns();
