@@ -140,6 +140,55 @@ func TestSharesOfBestEffortAreChecked(t *testing.T) {
 	})
 }
 
+// Control traffic in tunnels goes first, as far as its meter lets it: what exceeds that is best effort.
+func TestControlTrafficGoesFirstWithinItsBound(t *testing.T) {
+	inRoutedWorld(t, func(w *world) {
+		w.asked(never)
+		defer func() { w.check(w.d.SetBestEffort(0)) }()
+		_, _ = w.relay(sorts[0])
+		in := sorts[0]
+		in.Key = 100
+		in = in.turned()
+		card := around{to: macHere, from: macThere}
+		four, six, discovery := packet{}.bytes(), packet{v6: true}.bytes(), packet{v6: true}.bytes()
+		four[15], six[14] = 0xc0, 0x6c
+		discovery[20], discovery[54] = 58, 135
+		arp, isis := bytes.Clone(four), bytes.Clone(four)
+		copy(arp[12:], []byte{0x08, 0x06})
+		copy(isis[12:], []byte{0, 60})
+		label := labelled(packet{}.bytes(), entry{100, 20, 6})
+		dropped := func(frame []byte, repeat int) bool {
+			w.Helper()
+			outer := in.outer(frame, card)
+			opts := ebpf.RunOptions{Data: outer, Repeat: uint32(repeat),
+				Context: &xdpMD{DataEnd: uint32(len(outer)), IngressIfindex: uint32(w.a)}}
+			verdict, err := w.d.programs.UnderlayLinecard.Run(&opts)
+			w.check(err)
+			return verdict == xdpDrop && w.takeAll()["no time"] > 0
+		}
+		w.check(w.d.SetBestEffort(1))
+		for name, frame := range map[string][]byte{
+			"IPv4": four, "IPv6": six, "neighbour discovery": discovery, "ARP": arp, "IS-IS": isis, "MPLS": label,
+		} {
+			w.spend()
+			_ = w.takeAll()
+			if dropped(frame, 1) {
+				t.Errorf("%s is best effort", name)
+			}
+			if !dropped(frame, 10000) {
+				t.Errorf("10,000 frames of %s at once go first", name)
+			}
+		}
+		w.spend()
+		for _, class := range []byte{0, 0xa0, 0xbf} {
+			four[15] = class
+			if !dropped(four, 1) {
+				t.Errorf("what has the traffic class %#x is control traffic", class)
+			}
+		}
+	})
+}
+
 // However long nothing has come, no more frames wait than may. What was taken for lost and comes later, or what a core
 // owes by another share, keeps nothing out.
 func TestBurstsOfBestEffortAreBounded(t *testing.T) {
