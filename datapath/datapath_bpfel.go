@@ -20,6 +20,7 @@ type objectBestEffort struct {
 	Done       uint64
 	Seen       uint64
 	Working    uint64
+	Control    uint64
 }
 
 type objectClassifier struct {

@@ -14,17 +14,19 @@ const (
 	belowQueue = 1024
 	// bestEffortDepth is what a full bucket holds: the coarse clock moves by up to 10 ms.
 	bestEffortDepth = 20 * time.Millisecond
+	// leastBestEffort keeps what a frame takes of the bucket within 64 bits. It is next to nothing.
+	leastBestEffort = 1e-6
 )
 
-// SetBestEffort says which share of each core, above 0 and up to 1, frames without a reservation may have where line
+// SetBestEffort says which share of each core, from a millionth to 1, frames without a reservation may have where line
 // cards receive them (bpf/early.h). They then wait behind frames that have one, in a thread of the kernel for each core
 // and kind of card, and are dropped where a core has no time for them. 0: line cards treat all frames alike, and the
 // threads end when they have done what waits there.
 //
 // That those with a reservation are first is up to the caller: cards must be polled by real-time threads.
 func (d *DataPath) SetBestEffort(share float64) error {
-	if share < 0 || share > 1 {
-		return fmt.Errorf("let best effort have %v of each core: want 0 to 1", share)
+	if share != 0 && !(share >= leastBestEffort && share <= 1) { //nolint:staticcheck // it can be NaN
+		return fmt.Errorf("let best effort have %v of each core: want 0, or %v to 1", share, leastBestEffort)
 	}
 	if err := d.setBestEffort(share); err != nil {
 		return fmt.Errorf("let best effort have %v of each core: %w", share, err)
@@ -54,7 +56,19 @@ func (d *DataPath) setBestEffort(share float64) error {
 			return err
 		}
 	}
+	if err := d.forgetDebts(); err != nil {
+		return err
+	}
 	return d.maps.EarlyRules.Put(uint32(0), want)
+}
+
+// forgetDebts begins the records of all cores anew. By another share, a core may owe hours.
+func (d *DataPath) forgetDebts() error {
+	cores, err := ebpf.PossibleCPU()
+	if err != nil {
+		return fmt.Errorf("ask for the number of cores: %w", err)
+	}
+	return d.maps.BestEfforts.Put(uint32(0), make([]objectBestEffort, cores))
 }
 
 // BestEffort gives the share that SetBestEffort was told last, as far as the data path knows it.

@@ -1,7 +1,9 @@
 package datapath
 
 import (
+	"bytes"
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -113,6 +115,11 @@ func TestReservationsInTunnelsAreSeen(t *testing.T) {
 			w.expect(w.card(other), xdpRedirect, other, map[string]uint64{})
 			w.expect(w.card(own), xdpPass, own, map[string]uint64{})
 			w.spend()
+			if tunnel.Kind == EGRE { // without a key it is no tunnel of ours
+				keyless := bytes.Clone(best)
+				keyless[len(best)-len(p.bytes())-8] &^= 0x20
+				w.expect(w.card(keyless), xdpPass, keyless, map[string]uint64{})
+			}
 			w.expect(w.card(best), xdpDrop, best, map[string]uint64{"no time": 1})
 			w.check(w.d.maps.BestEfforts.Put(uint32(0), make([]objectBestEffort, ebpf.MustPossibleCPU())))
 			w.check(w.d.SetBestEffort(0))
@@ -125,10 +132,85 @@ func TestSharesOfBestEffortAreChecked(t *testing.T) {
 	inBench(t, func(b *bench) {
 		d := b.open()
 		defer func() { b.check(d.Close()) }()
-		for _, share := range []float64{-0.1, 1.1} {
+		for _, share := range []float64{-0.1, 1.1, 1e-12, math.NaN(), math.Inf(1)} {
 			if d.SetBestEffort(share) == nil {
 				b.Errorf("best effort may have %v", share)
 			}
 		}
+	})
+}
+
+// Control traffic in tunnels goes first, as far as its meter lets it: what exceeds that is best effort.
+func TestControlTrafficGoesFirstWithinItsBound(t *testing.T) {
+	inRoutedWorld(t, func(w *world) {
+		w.asked(never)
+		defer func() { w.check(w.d.SetBestEffort(0)) }()
+		_, _ = w.relay(sorts[0])
+		in := sorts[0]
+		in.Key = 100
+		in = in.turned()
+		card := around{to: macHere, from: macThere}
+		four, six, discovery := packet{}.bytes(), packet{v6: true}.bytes(), packet{v6: true}.bytes()
+		four[15], six[14] = 0xc0, 0x6c
+		discovery[20], discovery[54] = 58, 135
+		arp, isis := bytes.Clone(four), bytes.Clone(four)
+		copy(arp[12:], []byte{0x08, 0x06})
+		copy(isis[12:], []byte{0, 60})
+		label := labelled(packet{}.bytes(), entry{100, 20, 6})
+		dropped := func(frame []byte, repeat int) bool {
+			w.Helper()
+			outer := in.outer(frame, card)
+			opts := ebpf.RunOptions{Data: outer, Repeat: uint32(repeat),
+				Context: &xdpMD{DataEnd: uint32(len(outer)), IngressIfindex: uint32(w.a)}}
+			verdict, err := w.d.programs.UnderlayLinecard.Run(&opts)
+			w.check(err)
+			return verdict == xdpDrop && w.takeAll()["no time"] > 0
+		}
+		w.check(w.d.SetBestEffort(1))
+		for name, frame := range map[string][]byte{
+			"IPv4": four, "IPv6": six, "neighbour discovery": discovery, "ARP": arp, "IS-IS": isis, "MPLS": label,
+		} {
+			w.spend()
+			_ = w.takeAll()
+			if dropped(frame, 1) {
+				t.Errorf("%s is best effort", name)
+			}
+			if !dropped(frame, 10000) {
+				t.Errorf("10,000 frames of %s at once go first", name)
+			}
+		}
+		w.spend()
+		for _, class := range []byte{0, 0xa0, 0xbf} {
+			four[15] = class
+			if !dropped(four, 1) {
+				t.Errorf("what has the traffic class %#x is control traffic", class)
+			}
+		}
+	})
+}
+
+// However long nothing has come, no more frames wait than may. What was taken for lost and comes later, or what a core
+// owes by another share, keeps nothing out.
+func TestBurstsOfBestEffortAreBounded(t *testing.T) {
+	inRoutedWorld(t, func(w *world) {
+		w.asked(never)
+		defer func() { w.check(w.d.SetBestEffort(0)) }()
+		_, _ = w.relay(sorts[0])
+		in := sorts[0]
+		in.Key = 100
+		best := in.turned().outer(packet{}.bytes(), around{to: macHere, from: macThere})
+		w.check(w.d.SetBestEffort(1))
+		const most = 512
+		opts := ebpf.RunOptions{Data: best, Repeat: most + 1, // on one core; none comes to the threads below
+			Context: &xdpMD{DataEnd: uint32(len(best)), IngressIfindex: uint32(w.a)}}
+		verdict, err := w.d.programs.UnderlayLinecard.Run(&opts)
+		w.check(err)
+		if verdict != xdpDrop {
+			t.Errorf("where %d frames wait, the verdict is %d", most, verdict)
+		}
+		_ = w.takeAll()
+		w.spend()
+		w.check(w.d.SetBestEffort(0.5))
+		w.expect(w.card(best), xdpRedirect, best, map[string]uint64{})
 	})
 }

@@ -28,8 +28,8 @@ const (
 	// when the device was made, the lower and the upper 32 bits. The device counts from then on.
 	NoteSlow     = NoteKind(objectNoteKindNOTE_SLOW)
 	NoteSlowHigh = NoteKind(objectNoteKindNOTE_SLOW_HIGH)
-	// NoteThreaded is 1, by interface of the machine's namespace, where we let threads poll it. The kernel does not
-	// tell who did.
+	// NoteThreaded is, by interface of the machine's namespace, 1 where we let threads poll it, and 2 where we but
+	// made them real-time ones. The kernel does not tell who did.
 	NoteThreaded = NoteKind(objectNoteKindNOTE_THREADED)
 )
 

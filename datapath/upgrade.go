@@ -100,7 +100,7 @@ var upgrades = map[string]upgrade{
 	objectMapUnwalkedFull:   {17, reset},
 
 	objectMapEarlyRules:  {18, rebuilt}, // until then line cards treat all frames alike
-	objectMapBestEfforts: {18, reset},
+	objectMapBestEfforts: {20, reset},
 	objectMapBelowPorts:  {18, rebuilt},
 	objectMapBelowNics:   {18, rebuilt},
 

@@ -151,8 +151,9 @@ func (a *app) serve(cmd *cobra.Command, o serverOptions) error {
 	if cfg.NoXDP = o.xdp == xdpOff; !cfg.NoXDP && o.xdp != xdpAuto {
 		return ui.Usage("", "--xdp is %s or %s, not %q", xdpAuto, xdpOff, o.xdp)
 	}
-	if cfg.BestEffort < 0 || cfg.BestEffort > 1 || cfg.BestEffort > 0 && cfg.NoXDP {
-		return ui.Usage("", "--best-effort is a share of each core, from 0 to 1, and needs --xdp %s", xdpAuto)
+	if b := cfg.BestEffort; b != 0 && (!(b >= 1e-6 && b <= 1) || cfg.NoXDP) { //nolint:staticcheck // it can be NaN
+		return ui.Usage("", "--best-effort is a share of each core, from 0.000001 to 1 or 0, and needs --xdp %s",
+			xdpAuto)
 	}
 	if cfg.Token, err = o.readToken(a.In); err != nil {
 		return err

@@ -4,7 +4,7 @@
  * it.
  *
  *	card, its NAPI thread (real-time, host/wire/napi.go)
- *	  │ has a reservation: line card, at once
+ *	  │ has a reservation, or is control traffic, as far as its meter lets it: line card, at once
  *	  └ best effort: dropped, if its core has no time for it; else
  *	    └─> CPUMAP entry of the same core: a thread of the kernel below all that is real-time, whose program does
  *	        what the line card would have done
@@ -34,9 +34,11 @@
 #endif
 
 #define MAX_WAITING 512	 /* frames that wait for a thread below; its queue, datapath.belowQueue, is longer */
+#define CONTROL_FRAME 1000000ull   /* ns that a frame of control traffic takes of its bucket: 1,000 a second, */
+#define CONTROL_DEPTH 100000000ull /* and what a full bucket of it holds */
 #define SAMPLED 16	 /* one frame in so many is measured, */
 #define LONGEST 64000	 /* ns, and counts for so much at most: more, and the processor was taken away */
-#define STUCK 2000000000 /* ns without a frame from the thread below, after which what waits there is taken for lost */
+#define STUCK 2000000000 /* ns that frames wait without one that comes, after which they are taken for lost */
 
 /* Of the machine: what user space decides. */
 struct early {
@@ -59,8 +61,9 @@ struct best_effort {
 	__u64 full;	   /* when the bucket would be full again: ns, by the coarse clock */
 	__u64 handed_over; /* frames, to all threads below, */
 	__u64 done;	   /* and of them those that have come there */
-	__u64 seen;	   /* when the last one of these came: ns, by the coarse clock */
+	__u64 seen;	   /* when the last one of these came, or one began to wait: ns, by the coarse clock */
 	__u64 working;	   /* a thread below is at a frame now */
+	__u64 control;	   /* when the bucket of control traffic would be full again: ns, by the coarse clock */
 };
 
 struct {
@@ -96,6 +99,33 @@ static __always_inline bool has_reservation(const void *frame, const void *end)
 	return (bpf_ntohl(*entry) >> 9 & 7) == RESERVED_CLASS;
 }
 
+/*
+ * Does the frame that begins here look like control traffic, without which what has a reservation ends, too? That is
+ * ARP, IPv6 neighbour discovery, IEEE 802.3 frames (IS-IS, spanning tree), and the precedences 6 and 7 (RFC 791, 3.1;
+ * class selectors, RFC 2474, 4.2.2), also of a label (RFC 5462). Anybody can claim it, so has_room_for_control() has a
+ * bound.
+ */
+static __always_inline bool looks_like_control(const void *frame, const void *end)
+{
+	const struct ethhdr *eth = frame;
+	const struct iphdr *ip4 = (const void *)(eth + 1);
+	const struct ipv6hdr *ip6 = (const void *)(eth + 1);
+	const __u8 *icmp = (const void *)(ip6 + 1);
+
+	if ((const void *)(ip4 + 1) > end)
+		return false;
+	if (eth->h_proto == bpf_htons(ETH_P_IP))
+		return ip4->tos >> 5 >= 6;
+	if (eth->h_proto == bpf_htons(ETH_P_IPV6)) {
+		if (ip6->priority >> 1 >= 6)
+			return true;
+		return (const void *)(icmp + 1) <= end && ip6->nexthdr == IPPROTO_ICMPV6 && *icmp >= 133 && *icmp <= 137;
+	}
+	if (eth->h_proto == bpf_htons(ETH_P_MPLS_UC))
+		return (bpf_ntohl(*(const __be32 *)(eth + 1)) >> 9 & 7) >= 6;
+	return eth->h_proto == bpf_htons(ETH_P_ARP) || bpf_ntohs(eth->h_proto) < ETH_P_802_3_MIN;
+}
+
 /* Where the frame inside begins, of a packet that looks like a tunnel's; NULL: it does not. */
 static __always_inline const void *look_inside(const void *packet, const void *end)
 {
@@ -108,7 +138,7 @@ static __always_inline const void *look_inside(const void *packet, const void *e
 	if ((const void *)(ip6 + 1) > end) /* no tunnel's packet is as short */
 		return NULL;
 	if (eth->h_proto == bpf_htons(ETH_P_IP)) {
-		if (ip4->ihl != 5)
+		if (ip4->ihl != 5 || ip4->frag_off & bpf_htons(IPV4_OFFSET))
 			return NULL;
 		protocol = ip4->protocol;
 	} else if (with_ipv6_underlay && eth->h_proto == bpf_htons(ETH_P_IPV6)) {
@@ -119,9 +149,9 @@ static __always_inline const void *look_inside(const void *packet, const void *e
 	}
 	if (protocol == IPPROTO_GRE) {
 		const struct gre *gre = above;
-		const void *inside = &gre->words[1]; /* behind the key */
+		const void *inside = &gre->words[1]; /* behind the key, which each has (find_kind()) */
 
-		if (inside > end || gre->protocol != bpf_htons(ETH_P_TEB))
+		if (inside > end || gre->protocol != bpf_htons(ETH_P_TEB) || !(gre->flags & bpf_htons(GRE_KEY)))
 			return NULL;
 		return gre->flags & bpf_htons(GRE_SEQUENCE) ? &gre->words[2] : inside;
 	}
@@ -148,11 +178,16 @@ static __always_inline bool is_early(struct early **rules)
 	return *rules && (*rules)->on;
 }
 
-/* Is there time on this core for a frame of best effort? */
+/*
+ * Is there time on this core for a frame of best effort? What is taken for lost can still come: never is more done than
+ * was handed over (begin_below()).
+ */
 static __always_inline bool may_wait(struct best_effort *b, const struct early *rules, __u64 now)
 {
 	if (b->full > now && b->full - now >= rules->depth)
 		return false;
+	if (b->handed_over == b->done)
+		b->seen = now;
 	if (b->handed_over - b->done < MAX_WAITING)
 		return true;
 	if (now < b->seen + STUCK)
@@ -160,6 +195,23 @@ static __always_inline bool may_wait(struct best_effort *b, const struct early *
 	b->done = b->handed_over;
 	b->seen = now;
 	return true;
+}
+
+/* Is this frame of control traffic within its bound on this core? If so, it is paid for; else it is best effort. */
+static __always_inline bool has_room_for_control(__u64 now)
+{
+	struct best_effort *b = find_best_effort();
+
+	if (!b || (b->control > now && b->control - now >= CONTROL_DEPTH))
+		return false;
+	b->control = (b->control > now ? b->control : now) + CONTROL_FRAME;
+	return true;
+}
+
+/* Does the frame that begins here go on at once? */
+static __always_inline bool goes_first(struct frame *f, const void *frame, const void *end)
+{
+	return has_reservation(frame, end) || (looks_like_control(frame, end) && has_room_for_control(coarse_clock(f)));
 }
 
 /* A frame of best effort: dropped, or handed over to the thread below of this core. */
@@ -178,7 +230,8 @@ static __always_inline int defer(struct frame *f, const struct early *rules, voi
 /* A frame has come to the thread below. Returns when, if it is measured; else 0. */
 static __always_inline __u64 begin_below(struct best_effort *b, struct frame *f)
 {
-	b->done++;
+	if (b->done != b->handed_over)
+		b->done++;
 	b->seen = coarse_clock(f);
 	b->working = true;
 	return bpf_get_prandom_u32() % SAMPLED ? 0 : bpf_ktime_get_ns();

@@ -57,7 +57,7 @@ int linecard(struct xdp_md *ctx)
 
 	if (!f)
 		return XDP_PASS;
-	if (with_early && is_early(&rules) && !has_reservation((void *)(long)ctx->data, (void *)(long)ctx->data_end)) {
+	if (with_early && is_early(&rules) && !goes_first(f, (void *)(long)ctx->data, (void *)(long)ctx->data_end)) {
 		verdict = defer(f, rules, &below_ports);
 		if (verdict == XDP_DROP)
 			count_drop(ctx->ingress_ifindex, REASON_NO_TIME);

@@ -301,11 +301,11 @@ static __always_inline int carry_packet(struct xdp_md *ctx, struct frame *f, con
 }
 
 /* Only what is in tunnels is demultiplexed: all else is the machine's own. */
-static __always_inline bool is_deferred(const struct xdp_md *ctx)
+static __always_inline bool is_deferred(const struct xdp_md *ctx, struct frame *f)
 {
 	const void *end = (void *)(long)ctx->data_end, *inside = look_inside((void *)(long)ctx->data, end);
 
-	return inside && !has_reservation(inside, end);
+	return inside && !goes_first(f, inside, end);
 }
 
 SEC("xdp.frags")
@@ -317,7 +317,7 @@ int underlay_linecard(struct xdp_md *ctx)
 
 	if (!f)
 		return XDP_PASS;
-	if (with_early && is_early(&rules) && is_deferred(ctx)) {
+	if (with_early && is_early(&rules) && is_deferred(ctx, f)) {
 		verdict = defer(f, rules, &below_nics);
 		if (verdict == XDP_DROP)
 			count_packet_drop(REASON_NO_TIME);

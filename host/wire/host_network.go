@@ -98,8 +98,8 @@ func (p paths) undoNoted() error {
 	if err != nil {
 		return err
 	}
-	for index := range threaded {
-		if err := unthread(index); err != nil {
+	for index, how := range threaded {
+		if err := unthread(index, how); err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
 			return err
 		}
 	}

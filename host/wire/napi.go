@@ -24,6 +24,15 @@ import (
 // down, and where the machine's threads are not seen.
 var errNoThread = errors.New("the kernel names no thread that polls it")
 
+// What is noted of an interface (datapath.NoteThreaded).
+const (
+	threadsOurs   uint32 = 1 // that threads poll it is our doing
+	threadsTheirs uint32 = 2 // threads have polled it before, and we made them real-time ones
+)
+
+// ourPriority is that of threads that we made real-time ones, by which they are known.
+const ourPriority = 1
+
 // preferThreads lets real-time threads poll an interface of the machine. Threads that are new, as after the interface
 // was down, are no real-time ones: this is called every few seconds. The thread is in the machine's namespace.
 func (s *HostNetwork) preferThreads(nic device) error {
@@ -33,7 +42,7 @@ func (s *HostNetwork) preferThreads(nic device) error {
 	}
 	defer func() { _ = file.Close() }()
 	if !on { // where it is so already, the kernel would end the threads
-		if err := s.data.SetNote(datapath.NoteThreaded, nic.index, 1); err != nil {
+		if err := s.data.SetNote(datapath.NoteThreaded, nic.index, threadsOurs); err != nil {
 			return err
 		}
 		if _, err := file.WriteAt([]byte("1"), 0); err != nil {
@@ -48,11 +57,30 @@ func (s *HostNetwork) preferThreads(nic device) error {
 		return errNoThread
 	}
 	for _, pid := range threads {
-		if err := setRealTime(pid); err != nil {
+		if ordinary, err := isOrdinary(pid); err != nil || !ordinary {
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		if err := s.noteThreads(nic.index); err != nil {
 			return err
+		}
+		want := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: ourPriority}
+		if err := unix.SchedSetAttr(pid, &want, 0); err != nil {
+			return fmt.Errorf("make the thread that polls it a real-time one: %w", err)
 		}
 	}
 	return nil
+}
+
+// noteThreads notes that threads of an interface become real-time ones, if nothing is noted of it.
+func (s *HostNetwork) noteThreads(index int) error {
+	noted, err := s.data.Notes(datapath.NoteThreaded)
+	if err != nil || noted[index] != 0 {
+		return err
+	}
+	return s.data.SetNote(datapath.NoteThreaded, index, threadsTheirs)
 }
 
 // shareCores says what best effort may have of each core, and takes what it brought about away at all interfaces but
@@ -78,17 +106,24 @@ func (s *HostNetwork) updateThreads(nic device) {
 	}
 }
 
-// leaveThreads undoes preferThreads at interfaces of the machine: those that had threads before keep them.
+// leaveThreads undoes preferThreads at interfaces of the machine: those that had threads before keep them, as ordinary
+// ones. An interface that cannot be told now, as it is down, stays noted.
 func (s *HostNetwork) leaveThreads(but []int) error {
 	noted, err := s.data.Notes(datapath.NoteThreaded)
 	if err != nil {
 		return err
 	}
-	for index := range noted {
+	s.underlay.threaded = false
+	for index, how := range noted {
 		if slices.Contains(but, index) {
 			continue
 		}
-		if err := netns.In(s.host, func() error { return unthread(index) }); err != nil {
+		err := netns.In(s.host, func() error { return unthread(index, how) })
+		if errors.Is(err, unix.EOPNOTSUPP) {
+			s.underlay.threaded = true
+			continue
+		}
+		if err != nil {
 			return err
 		}
 		if err := s.data.SetNote(datapath.NoteThreaded, index, 0); err != nil {
@@ -98,11 +133,25 @@ func (s *HostNetwork) leaveThreads(but []int) error {
 	return nil
 }
 
-// unthread ends the threads of an interface, if it is there. The thread is in its namespace.
-func unthread(index int) error {
+// unthread makes the threads of an interface ordinary ones, if it is there, and ends them, if they are our doing. Linux
+// before 6.17 lets threads that no longer poll sleep, as what they are, until somebody wants threads again. EOPNOTSUPP:
+// there is nothing to poll now, but there will be threads when it is up again. The thread is in its namespace.
+func unthread(index int, how uint32) error {
 	nic, err := net.InterfaceByIndex(index)
 	if err != nil {
 		return nil //nolint:nilerr // it is gone, with its threads
+	}
+	threads, err := napiThreads(index)
+	if err != nil && !errors.Is(err, errNoThread) {
+		return err
+	}
+	for _, pid := range threads {
+		if err := setOrdinary(pid); err != nil {
+			return fmt.Errorf("make the thread that polls %s an ordinary one: %w", nic.Name, err)
+		}
+	}
+	if how != threadsOurs {
+		return nil
 	}
 	file, on, err := openThreaded(nic.Name)
 	if err != nil {
@@ -155,18 +204,32 @@ func openSysfs() (*os.File, error) {
 	return os.NewFile(uintptr(fd), "sysfs"), nil
 }
 
-// setRealTime gives a thread that polls an interface SCHED_FIFO. In a PID namespace of our own, another process has its
-// number.
-func setRealTime(pid int) error {
+// polls gives how a thread that polls an interface is scheduled. In a PID namespace of our own, another process has its
+// number, or none: errNoThread.
+func polls(pid int) (*unix.SchedAttr, error) {
 	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 	if err != nil || !strings.HasPrefix(string(name), "napi/") {
-		return errNoThread
+		return nil, errNoThread
 	}
-	have, err := unix.SchedGetAttr(pid, 0)
-	if err != nil || have.Policy == unix.SCHED_FIFO {
+	return unix.SchedGetAttr(pid, 0)
+}
+
+// isOrdinary tells whether a thread that polls an interface is no real-time one.
+func isOrdinary(pid int) (bool, error) {
+	have, err := polls(pid)
+	return err == nil && have.Policy != unix.SCHED_FIFO, err
+}
+
+// setOrdinary undoes what preferThreads does to a thread.
+func setOrdinary(pid int) error {
+	have, err := polls(pid)
+	if errors.Is(err, errNoThread) {
+		return nil
+	}
+	if err != nil || have.Policy != unix.SCHED_FIFO || have.Priority != ourPriority {
 		return err
 	}
-	want := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1}
+	want := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL}
 	return unix.SchedSetAttr(pid, &want, 0)
 }
 

@@ -44,6 +44,7 @@ type underlay struct {
 	early     bool              // best effort waits
 	why       map[string]string // there is no line card, by interface
 	transmits map[string]bool   // by interface: whether it sends what line cards of others redirect
+	threaded  bool              // an interface is to have no threads, but could not be told so
 	ordinary  map[string]error  // no real-time thread polls it, though best effort is to wait, by interface
 }
 
@@ -163,6 +164,11 @@ func (s *HostNetwork) underlayLocked() (state UnderlayState, err error) {
 		return state, err
 	}
 	defer machine.close()
+	if !s.underlay.early && s.underlay.threaded {
+		if err := s.leaveThreads(nil); err != nil {
+			return state, err
+		}
+	}
 	state.NICs = map[string]NICState{}
 	for _, name := range s.underlay.nics {
 		d, err := machine.device(name)
