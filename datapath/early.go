@@ -25,7 +25,7 @@ const (
 //
 // That those with a reservation are first is up to the caller: cards must be polled by real-time threads.
 func (d *DataPath) SetBestEffort(share float64) error {
-	if share != 0 && !(share >= leastBestEffort && share <= 1) { //nolint:staticcheck // it can be NaN
+	if share != 0 && !(share >= leastBestEffort && share <= 1) {
 		return fmt.Errorf("let best effort have %v of each core: want 0, or %v to 1", share, leastBestEffort)
 	}
 	if err := d.setBestEffort(share); err != nil {

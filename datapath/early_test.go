@@ -168,7 +168,8 @@ func TestControlTrafficGoesFirstWithinItsBound(t *testing.T) {
 		}
 		w.check(w.d.SetBestEffort(1))
 		for name, frame := range map[string][]byte{
-			"IPv4": four, "IPv6": six, "neighbour discovery": discovery, "ARP": arp, "IS-IS": isis, "MPLS": label,
+			"IPv4": four, "IPv6": six, "neighbour discovery": discovery, "ARP": arp, "IS-IS": isis,
+			"MPLS": label,
 		} {
 			w.spend()
 			_ = w.takeAll()

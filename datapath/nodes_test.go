@@ -128,7 +128,8 @@ func TestProgramOfANodeStaysWithinBudget(t *testing.T) {
 	})
 }
 
-// A data path of an ABI whose programs of nodes are others has to load them anew. The agent is told so, and memory and counters stay.
+// A data path of an ABI whose programs of nodes are others has to load them anew. The agent is told so, and memory and
+// counters stay.
 func TestNewABIKeepsTheMemoryOfPacketPrograms(t *testing.T) {
 	inBench(t, func(b *bench) {
 		old, err := open(b.dir, byClsact{}, must(loadObject()), version{abi: nodesSince - 1, programs: "older"})

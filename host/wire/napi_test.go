@@ -52,8 +52,8 @@ func TestBestEffortCrossesTunnelsWhereItWaits(t *testing.T) {
 	})
 }
 
-// Where best effort no longer waits, threads poll the interface if they did before, and none of them is a real-time one:
-// also where it is down when that is said.
+// Where best effort no longer waits, threads poll the interface if they did before, and none of them is a real-time
+// one: also where it is down when that is said.
 func TestThreadsThatPollAreAsBeforeWhereNothingWaits(t *testing.T) {
 	for _, before := range []string{"0", "1"} {
 		t.Run("threaded is "+before, func(t *testing.T) {
