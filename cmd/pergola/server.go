@@ -152,8 +152,8 @@ func (a *app) serve(cmd *cobra.Command, o serverOptions) error {
 		return ui.Usage("", "--xdp is %s or %s, not %q", xdpAuto, xdpOff, o.xdp)
 	}
 	if b := cfg.BestEffort; b != 0 && (!(b >= 1e-6 && b <= 1) || cfg.NoXDP) {
-		return ui.Usage("", "--best-effort is 0, or a share of each core from 0.000001 to 1, and needs --xdp %s",
-			xdpAuto)
+		return ui.Usage("", "--best-effort is 0, or a share of each core from 0.000001 to 1, and needs "+
+			"--xdp %s", xdpAuto)
 	}
 	if cfg.Token, err = o.readToken(a.In); err != nil {
 		return err
