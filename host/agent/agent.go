@@ -158,6 +158,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		group.Go(func() { a.reports.Run(running) })
 		group.Go(func() { a.fastPath.Watch(running, a.Wake) })
 		group.Go(func() { a.speakers.Advertise(running, a.driver) })
+		group.Go(func() { a.speakers.Reroute(running) })
 		if a.cfg.Cluster != nil {
 			group.Go(func() { a.speakers.Flood(running, a.tellLinkState) })
 		}

@@ -99,7 +99,7 @@ func (r *router) hearGuard(e rsvp.Event) {
 		case rsvp.Failed, rsvp.Down:
 			if !g.failed {
 				g.failed = true
-				r.all.wake()
+				r.all.again()
 			}
 		}
 	}

@@ -216,7 +216,7 @@ func (r *router) event(e rsvp.Event) {
 	if !t.handle(e, r.want.Network, time.Now()) {
 		return
 	}
-	r.all.wake()
+	r.all.again()
 	text := t.summary(e, was, r.want.Network)
 	if err := r.failing[e.Key]; err != nil && e.Kind == rsvp.Up {
 		text = "is not up: " + err.Error()

@@ -9,6 +9,7 @@
 package speakers
 
 import (
+	"context"
 	"log/slog"
 	"net/netip"
 	"sync"
@@ -24,7 +25,7 @@ import (
 	"github.com/pergola-net/pergola/signalling/te"
 )
 
-// Speakers are those of a host. Its methods may be called from many goroutines; Sync and Prune from one.
+// Speakers are those of a host. Its methods may be called from many goroutines; Prune from that of Sync.
 type Speakers struct {
 	log  *slog.Logger
 	wake func() // asks for a pass
@@ -33,9 +34,13 @@ type Speakers struct {
 	now   func() time.Time
 	speak func(r *router, want *Router) (rsvpSpeaker, error) // makes the speaker of a router
 
-	running map[sliver.ID]*router // of Sync alone, as wanted
+	failed chan struct{} // something is to be asked for again
+
+	asking  sync.Mutex // held while LSPs are asked for; guards what follows
+	running map[sliver.ID]*router
 	wanted  map[sliver.ID]*Router
 	ends    map[sliver.ID]*end // of speakers that have ended, or could not begin
+	begin   due                // when the first of those is to begin
 	later   *time.Timer        // asks for a pass, if something is to be tried again
 
 	mu       sync.Mutex // guards what follows; taken after that of a router
@@ -66,12 +71,15 @@ const (
 // New gives speakers of no router. wake asks for a pass; tell hears which LSPs that begin here go up and down.
 func New(log *slog.Logger, wake func(), tell func(events.Event)) *Speakers {
 	return &Speakers{log: log, wake: wake, tell: tell, now: time.Now, speak: openSpeaker,
+		failed:  make(chan struct{}, 1),
 		running: map[sliver.ID]*router{}, ends: map[sliver.ID]*end{}, broken: map[sliver.ID]error{},
 		known: map[sliver.ID]*router{}, flooding: newFlooding(), advertising: newAdvertising()}
 }
 
 // Sync makes these routers speak, and no others, and asks for their LSPs. path is nil where there is no data path.
 func (s *Speakers) Sync(path machine.DataPath, want map[sliver.ID]*Router) {
+	s.asking.Lock()
+	defer s.asking.Unlock()
 	now, opened := s.now(), s.open(path)
 	if !opened {
 		want = nil
@@ -101,12 +109,49 @@ func (s *Speakers) Sync(path machine.DataPath, want map[sliver.ID]*Router) {
 		}
 		r.set(want[id])
 	}
-	// When all speak, so that what they have unreserved is known.
+	s.begin = due
+	s.askLocked(now) // when all speak, so that what they have unreserved is known
+}
+
+// askLocked asks for the LSPs that are not as they are wanted.
+func (s *Speakers) askLocked(now time.Time) {
+	due := s.begin
 	known := databases{s, map[uint16]*te.Database{}}
 	for _, r := range s.running {
 		due.at(r.ask(now, known))
 	}
 	s.tryAgain(due)
+}
+
+// together is how long it takes until nearly all LSPs are known to be broken that a failure breaks.
+const together = 20 * time.Millisecond
+
+// Reroute asks for LSPs again that have failed, until ctx ends. Passes do so, too, but there may be none for seconds.
+func (s *Speakers) Reroute(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.failed:
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(together):
+		}
+		s.asking.Lock()
+		s.askLocked(s.now())
+		s.asking.Unlock()
+	}
+}
+
+// again says that something has failed.
+func (s *Speakers) again() {
+	select {
+	case s.failed <- struct{}{}:
+	default: // it is known
+	}
+	s.wake()
 }
 
 // due is when something is to be tried again; zero: nothing is.
@@ -283,6 +328,8 @@ func (r *Router) down() map[string]bool {
 
 // Close ends all speakers. Labels stay: they lead on without them.
 func (s *Speakers) Close() {
+	s.asking.Lock()
+	defer s.asking.Unlock()
 	for _, r := range s.running {
 		s.stop(r)
 	}

@@ -30,6 +30,7 @@ type deaf struct {
 	links   map[int]bool
 	repeats int
 	refuses error // of what is added
+	asked   func(rsvp.Request)
 }
 
 func (d *deaf) Run(ctx context.Context) error {
@@ -40,8 +41,14 @@ func (d *deaf) Run(ctx context.Context) error {
 		return err
 	}
 }
-func (d *deaf) Adopt(all []rsvp.Entry) error     { d.adopted = all; return nil }
-func (d *deaf) Add(q rsvp.Request) error         { d.added = append(d.added, q); return d.refuses }
+func (d *deaf) Adopt(all []rsvp.Entry) error { d.adopted = all; return nil }
+func (d *deaf) Add(q rsvp.Request) error {
+	d.added = append(d.added, q)
+	if d.asked != nil {
+		d.asked(q)
+	}
+	return d.refuses
+}
 func (d *deaf) Remove(k rsvp.Key) error          { d.removed = append(d.removed, k); return nil }
 func (d *deaf) SetLink(index int, up bool) error { d.links[index] = up; return nil }
 func (d *deaf) Repeat() error                    { d.repeats++; return nil }
@@ -260,5 +267,23 @@ func TestARefusalOfTheIngressIsInWordsOfTheTopology(t *testing.T) {
 		if is := d.State(NewPlaces(s), s.LSP("free")); is.Problem != text {
 			t.Errorf("the problem is %q, want %q", is.Problem, text)
 		}
+	}
+}
+
+// An LSP that has failed is asked for again without a pass, of which there may be none for seconds.
+func TestLSPsAreReroutedWithoutAPass(t *testing.T) {
+	s, d := square7(t), newDeafs(t, map[agenttest.Entry]datapath.NHLFE{})
+	d.Sync(d.path, ofAll(s))
+	a := d.all["a"]
+	asked := make(chan rsvp.Request, 10)
+	a.asked = func(q rsvp.Request) { asked <- q }
+	go d.Reroute(t.Context())
+	first := a.added[0]
+	for _, kind := range []string{rsvp.Up, rsvp.Failed, rsvp.Down} {
+		a.router.event(rsvp.Event{Key: first.Key, Kind: kind, Error: message.ErrorSpec{Code: message.RoutingProblem,
+			Value: message.NoRoute, Node: first.Key.Session.End}})
+	}
+	if again := <-asked; again.Key.Session != first.Key.Session || again.Key == first.Key {
+		t.Errorf("asked for %v, and again for %v", first.Key, again.Key)
 	}
 }
