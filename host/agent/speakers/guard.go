@@ -17,8 +17,9 @@ import (
 type guard struct {
 	key    rsvp.Key
 	path   te.Path
+	up     bool
 	failed bool
-	notYet time.Time // it is not asked for again before
+	notYet time.Time // it is not asked for again before: when it has failed, or when it is not up by then
 }
 
 // isBypass tells guards from LSPs of the network, whose extended tunnel ID is the ingress (sessionOf).
@@ -29,21 +30,34 @@ func isBypass(k rsvp.Key) bool { return k.Session.Extended != k.Sender }
 func (r *router) guardLinks(want *Router, now time.Time, known databases) time.Time {
 	var due due
 	for index, is := range want.Interfaces {
-		r.mu.Lock()
-		g := r.guards[index]
-		r.mu.Unlock()
 		end, ok := want.across(is)
-		switch {
-		case !want.Guard || !ok:
+		if !want.Guard || !ok {
 			r.unguard(index)
-		case g == nil || g.failed && !now.Before(g.notYet):
-			r.unguard(index)
-			due.at(r.guard(want, index, end, now, known.of(want)))
-		case g.failed:
-			due.at(g.notYet)
+			continue
 		}
+		wait, guarded := r.guarded(index, now)
+		if !guarded {
+			r.unguard(index)
+			wait = r.guard(want, index, end, now, known.of(want))
+		}
+		due.at(wait)
 	}
 	return due.Time
+}
+
+// guarded reports whether nothing is to be done for the bypass round a link before a time; zero: before something
+// happens.
+func (r *router) guarded(index int, now time.Time) (until time.Time, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch g := r.guards[index]; {
+	case g == nil:
+		return time.Time{}, false
+	case g.up && !g.failed:
+		return time.Time{}, true
+	default:
+		return g.notYet, now.Before(g.notYet)
+	}
 }
 
 // guard asks for the bypass round a link, to the router behind it.
@@ -53,7 +67,7 @@ func (r *router) guard(want *Router, index int, end netip.Addr, now time.Time, k
 	path, err := known.Path(te.Request{From: want.ID, To: end, IGP: true,
 		Avoid: te.Avoid{Links: []netip.Addr{local}}})
 	if err == nil {
-		g.path, g.failed = path, false
+		g.path, g.failed, g.notYet = path, false, now.Add(setUpTime)
 		session := message.Session{End: end, Tunnel: 1, Extended: local}
 		g.key = rsvp.Key{Session: session, Sender: want.ID, LSP: 1}
 	}
@@ -64,14 +78,15 @@ func (r *router) guard(want *Router, index int, end netip.Addr, now time.Time, k
 		err = r.speaker.Add(rsvp.Request{Key: g.key, Route: path.Route(), Record: true, Bypass: index,
 			Attribute: message.SessionAttribute{Setup: 7, Name: "round " + want.Interfaces[index].Name}})
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if err != nil {
-		r.mu.Lock()
-		g.failed = true
-		r.mu.Unlock()
-		return g.notYet
+		g.fail(now)
 	}
-	return time.Time{}
+	return g.notYet
 }
+
+func (g *guard) fail(now time.Time) { g.up, g.failed, g.notYet = false, true, now.Add(longestPause) }
 
 // unguard tears the bypass round a link down, if there is one.
 func (r *router) unguard(index int) {
@@ -95,10 +110,10 @@ func (r *router) hearGuard(e rsvp.Event) {
 		}
 		switch e.Kind {
 		case rsvp.Up:
-			g.failed = false
+			g.up, g.failed = true, false
 		case rsvp.Failed, rsvp.Down:
 			if !g.failed {
-				g.failed = true
+				g.fail(r.all.now())
 				r.all.again()
 			}
 		}

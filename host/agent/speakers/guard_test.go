@@ -52,6 +52,7 @@ func TestLinksAreGuardedWhereAnLSPWantsIt(t *testing.T) {
 	}
 	// One that fails is asked for again, but not at once.
 	b.router.event(rsvp.Event{Kind: rsvp.Failed, Key: asked[0].Key})
+	b.router.event(rsvp.Event{Kind: rsvp.Up, Key: asked[1].Key})
 	d.Sync(d.path, ofAll(s))
 	if n := len(b.bypasses()); n != 2 {
 		t.Errorf("after a failure %d are asked for at once", n)
@@ -61,9 +62,23 @@ func TestLinksAreGuardedWhereAnLSPWantsIt(t *testing.T) {
 	if n := len(b.bypasses()); n != 3 || len(b.removed) != 1 {
 		t.Errorf("after a failure %d are asked for, and %d removed", n, len(b.removed))
 	}
+	// So is one that neither comes up nor fails: a router on its way does not answer.
+	d.at = d.at.Add(setUpTime)
+	d.Sync(d.path, ofAll(s))
+	if n := len(b.bypasses()); n != 4 || len(b.removed) != 2 {
+		t.Errorf("when nobody answers %d are asked for, and %d removed", n, len(b.removed))
+	}
+	for _, q := range b.bypasses()[3:] {
+		b.router.event(rsvp.Event{Kind: rsvp.Up, Key: q.Key})
+	}
+	d.at = d.at.Add(setUpTime)
+	d.Sync(d.path, ofAll(s))
+	if n := len(b.bypasses()); n != 4 {
+		t.Errorf("%d are asked for, and all are up", n)
+	}
 	s.LSP("free").Signal.Protect = ""
 	d.Sync(d.path, ofAll(s))
-	if len(b.removed) != 3 {
+	if len(b.removed) != 4 {
 		t.Errorf("when no LSP wants them, %v are removed", b.removed)
 	}
 }
