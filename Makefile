@@ -145,7 +145,7 @@ fuzz: ## run every fuzz target for FUZZTIME
 bench: build ## measure for an hour and a quarter, and write docs/benchmarks.md
 	@tools/install-deps run bench
 	@$(GO) build -o bin/bench ./bench
-	@$(GO) test -c -o bin/ ./datapath/fib ./datapath/mirror
+	@$(GO) test -c -o bin/ ./datapath ./datapath/fib ./datapath/mirror ./signalling/rsvp
 	@$(SUDO) bin/bench -out docs/benchmarks.md
 
 SOAKTIME ?= 10m

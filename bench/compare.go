@@ -19,8 +19,8 @@ import (
 	"github.com/pergola-net/pergola/bench/rounds"
 )
 
-// build is one of the two builds that are compared: a checkout in whose bin/ there are bench, pergola, fib.test and
-// mirror.test. Only flags that every version of bench has are used.
+// build is one of the two builds that are compared: a checkout in whose bin/ there are bench, pergola, and the
+// tests of packages that make bench builds. Only flags that every version of bench has are used.
 type build struct {
 	name                       string
 	dir, bench, pergola, tests string

@@ -32,7 +32,7 @@ import (
 func main() {
 	var o options
 	flag.StringVar(&o.pergola, "pergola", "bin/pergola", "`PATH` of the binary to measure")
-	flag.StringVar(&o.tests, "tests", "bin", "`DIRECTORY` of fib.test and mirror.test, made by go test -c")
+	flag.StringVar(&o.tests, "tests", "bin", "`DIRECTORY` of tests of packages, made by go test -c")
 	flag.StringVar(&o.out, "out", "",
 		"write the report to this `FILE`, what it is made of to FILE.json beside it, and plots; empty: "+
 			"say only what is measured")
@@ -102,6 +102,7 @@ func init() { // not a value: the report, which they write, lists them
 		{"program-latency", short, programLatency},
 		{"program-slices", short, programSlices},
 		{"flow-partition", short, flowPartition},
+		{"lsps", long, lsps},
 		{"flood-answers", long, floodAnswers},
 		{"cycle-times", long, cycleTimes},
 		{"i3-mix", long, i3Mix},

@@ -264,6 +264,9 @@ How it is measured:
   for it yields (sched_yield(2)), because the kernel may put the reader on the same core, where it would wait for up
   to two timer ticks. A lookup is one within a program, of destinations drawn evenly from all routes, so that nothing
   is found in a cache. Memory is that of the kernel's maps and of the heap of the process that keeps them.
+- **LSPs**: the benchmarks of [signalling/rsvp](../signalling/rsvp), whose routers hand each other their messages
+  without sockets, in processor time; and of [datapath](../datapath). In the network, 32 routers on each side have an
+  LSP to each of those on the other side; their events say when they are up.
 - **A cluster**: five machines made of namespaces by ` + "`pergola dev cluster up -n 5 --servers 3`" + `, which share
   this one's processors. The same grid is spread over them by the placement, with tunnels between. Timed are
   ` + "`pergola up --wait`" + ` in one of them, until routing has converged everywhere, and ` + "`pergola down`" + `.

@@ -280,8 +280,9 @@ func TestLSPsAreReroutedWithoutAPass(t *testing.T) {
 	go d.Reroute(t.Context())
 	first := a.added[0]
 	for _, kind := range []string{rsvp.Up, rsvp.Failed, rsvp.Down} {
-		a.router.event(rsvp.Event{Key: first.Key, Kind: kind, Error: message.ErrorSpec{Code: message.RoutingProblem,
-			Value: message.NoRoute, Node: first.Key.Session.End}})
+		why := message.ErrorSpec{Code: message.RoutingProblem, Value: message.NoRoute}
+		why.Node = first.Key.Session.End
+		a.router.event(rsvp.Event{Key: first.Key, Kind: kind, Error: why})
 	}
 	if again := <-asked; again.Key.Session != first.Key.Session || again.Key == first.Key {
 		t.Errorf("asked for %v, and again for %v", first.Key, again.Key)
