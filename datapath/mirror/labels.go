@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"errors"
+	"maps"
 	"net/netip"
 
 	"github.com/pergola-net/pergola/datapath/fib"
@@ -40,6 +41,11 @@ func (m *Mirror) Unrouted(name string, some []netip.Prefix) ([]netip.Prefix, err
 		return nil, nil
 	}
 	return out.Unrouted(some), nil
+}
+
+// Equal reports whether both say the same.
+func (l Labels) Equal(o Labels) bool {
+	return l.Space == o.Space && l.Rules == o.Rules && maps.Equal(l.FTNs, o.FTNs)
 }
 
 // write makes a router have these labels, whatever it has. What has not changed costs no write. On an error it has some

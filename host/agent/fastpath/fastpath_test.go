@@ -328,8 +328,13 @@ func TestPacketsGetALabelWhenTheMirrorHasIt(t *testing.T) {
 	if why := f.Unlabelled(a, lsp); why != "packets to 10.9.0.0/24 are about to get its label" {
 		t.Errorf("before the pass: %q", why)
 	}
-	r.Labels.FTNs, r.Labels.Rules = map[netip.Prefix]uint32{to: 1}, true
+	r.Labels.FTNs = map[netip.Prefix]uint32{to: 1}
 	f.mirrorLocked(map[sliver.ID]Router{a: r})
+	r.Labels.Rules = true // nothing else is other than before
+	f.mirrorLocked(map[sliver.ID]Router{a: r})
+	if !m.routers[a.String()].Labels.Rules {
+		t.Error("the mirror does not hear that there are rules")
+	}
 	for _, l := range []*slice.LSP{lsp, ruled} {
 		if why := f.Unlabelled(a, l); why != "" {
 			t.Errorf("after it: %q", why)

@@ -46,7 +46,7 @@ func Routers(inputs []plan.Input, seen *observe.Snapshot, labels map[sliver.ID]m
 
 func (r Router) equal(o Router) bool {
 	return r.NetNS == o.NetNS && r.Off == o.Off && maps.Equal(r.Legs, o.Legs) &&
-		r.Labels.Space == o.Labels.Space && maps.Equal(r.Labels.FTNs, o.Labels.FTNs)
+		r.Labels.Equal(o.Labels)
 }
 
 // open opens a router's network namespace, if it still is the one that was observed.
