@@ -11,7 +11,7 @@ import (
 
 // leakPatience is the time that things may take to go after the test: the kernel dismantles network namespaces, BPF
 // programs and cgroups in the background.
-const leakPatience = 10 * time.Second
+const leakPatience = time.Minute
 
 // LeakCheck notes what exists now. When the test ends, it fails the test if something new is left that belongs to it:
 // its own open files and child processes, and every process, network namespace, mount, interface, cgroup and pinned BPF
