@@ -140,8 +140,9 @@ func TestSharesOfBestEffortAreChecked(t *testing.T) {
 	})
 }
 
-// Control traffic in tunnels goes first, as far as its meter lets it: what exceeds that is best effort.
-func TestControlTrafficGoesFirstWithinItsBound(t *testing.T) {
+// inOverload makes a world where best effort waits. tunnelled puts a frame into a tunnel, and card has so many of it come
+// by the card, on one core; none comes to the threads below.
+func inOverload(t *testing.T, f func(w *world, tunnelled func([]byte) []byte, card func([]byte, uint32) uint32)) {
 	inRoutedWorld(t, func(w *world) {
 		w.asked(never)
 		defer func() { w.check(w.d.SetBestEffort(0)) }()
@@ -149,7 +150,21 @@ func TestControlTrafficGoesFirstWithinItsBound(t *testing.T) {
 		in := sorts[0]
 		in.Key = 100
 		in = in.turned()
-		card := around{to: macHere, from: macThere}
+		w.check(w.d.SetBestEffort(1))
+		tunnelled := func(frame []byte) []byte { return in.outer(frame, around{to: macHere, from: macThere}) }
+		f(w, tunnelled, func(outer []byte, repeat uint32) uint32 {
+			opts := ebpf.RunOptions{Data: outer, Repeat: repeat,
+				Context: &xdpMD{DataEnd: uint32(len(outer)), IngressIfindex: uint32(w.a)}}
+			verdict, err := w.d.programs.UnderlayLinecard.Run(&opts)
+			w.check(err)
+			return verdict
+		})
+	})
+}
+
+// Control traffic in tunnels goes first, as far as its meter lets it: what exceeds that is best effort.
+func TestControlTrafficGoesFirstWithinItsBound(t *testing.T) {
+	inOverload(t, func(w *world, tunnelled func([]byte) []byte, card func([]byte, uint32) uint32) {
 		four, six, discovery := packet{}.bytes(), packet{v6: true}.bytes(), packet{v6: true}.bytes()
 		four[15], six[14] = 0xc0, 0x6c
 		discovery[20], discovery[54] = 58, 135
@@ -157,16 +172,10 @@ func TestControlTrafficGoesFirstWithinItsBound(t *testing.T) {
 		copy(arp[12:], []byte{0x08, 0x06})
 		copy(isis[12:], []byte{0, 60})
 		label := labelled(packet{}.bytes(), entry{100, 20, 6})
-		dropped := func(frame []byte, repeat int) bool {
+		dropped := func(frame []byte, repeat uint32) bool {
 			w.Helper()
-			outer := in.outer(frame, card)
-			opts := ebpf.RunOptions{Data: outer, Repeat: uint32(repeat),
-				Context: &xdpMD{DataEnd: uint32(len(outer)), IngressIfindex: uint32(w.a)}}
-			verdict, err := w.d.programs.UnderlayLinecard.Run(&opts)
-			w.check(err)
-			return verdict == xdpDrop && w.takeAll()["no time"] > 0
+			return card(tunnelled(frame), repeat) == xdpDrop && w.takeAll()["no time"] > 0
 		}
-		w.check(w.d.SetBestEffort(1))
 		for name, frame := range map[string][]byte{
 			"IPv4": four, "IPv6": six, "neighbour discovery": discovery, "ARP": arp, "IS-IS": isis,
 			"MPLS": label,
@@ -193,20 +202,10 @@ func TestControlTrafficGoesFirstWithinItsBound(t *testing.T) {
 // However long nothing has come, no more frames wait than may. What was taken for lost and comes later, or what a core
 // owes by another share, keeps nothing out.
 func TestBurstsOfBestEffortAreBounded(t *testing.T) {
-	inRoutedWorld(t, func(w *world) {
-		w.asked(never)
-		defer func() { w.check(w.d.SetBestEffort(0)) }()
-		_, _ = w.relay(sorts[0])
-		in := sorts[0]
-		in.Key = 100
-		best := in.turned().outer(packet{}.bytes(), around{to: macHere, from: macThere})
-		w.check(w.d.SetBestEffort(1))
+	inOverload(t, func(w *world, tunnelled func([]byte) []byte, card func([]byte, uint32) uint32) {
 		const most = 512
-		opts := ebpf.RunOptions{Data: best, Repeat: most + 1, // on one core; none comes to the threads below
-			Context: &xdpMD{DataEnd: uint32(len(best)), IngressIfindex: uint32(w.a)}}
-		verdict, err := w.d.programs.UnderlayLinecard.Run(&opts)
-		w.check(err)
-		if verdict != xdpDrop {
+		best := tunnelled(packet{}.bytes())
+		if verdict := card(best, most+1); verdict != xdpDrop {
 			t.Errorf("where %d frames wait, the verdict is %d", most, verdict)
 		}
 		_ = w.takeAll()

@@ -30,7 +30,11 @@ func TestRulesChooseTheLSP(t *testing.T) {
 		return r
 	}
 	protocol := func(ftn uint32, p uint8) LabelRule { return rule(ftn, func(m *Match) { m.Protocol = p }) }
-	some := packet{sport: 4000}
+	some, six := packet{sport: 4000}, packet{v6: true}
+	low := rule(9, func(m *Match) { m.AnyPort = PortRange{1, 3} })
+	any4 := rule(9, func(m *Match) { m.Source = at("0.0.0.0/0") })
+	any6 := rule(9, func(m *Match) { m.Destination = at("::/0") })
+	three := []LabelRule{protocol(9, tcp), protocol(10, udp), protocol(9, udp)}
 	from4000 := rule(9, func(m *Match) { m.SourcePorts = PortRange{4000, 4000} })
 	for name, c := range map[string]struct {
 		packet packet
@@ -40,12 +44,12 @@ func TestRulesChooseTheLSP(t *testing.T) {
 	}{
 		"protocol":            {some, []LabelRule{protocol(9, udp)}, nil, 209},
 		"another protocol":    {some, []LabelRule{protocol(9, tcp)}, nil, 0},
-		"the first":           {some, []LabelRule{protocol(9, tcp), protocol(10, udp), protocol(9, udp)}, nil, 210},
+		"the first":           {some, three, nil, 210},
 		"source port":         {some, []LabelRule{from4000}, nil, 209},
-		"another port":        {some, []LabelRule{rule(9, func(m *Match) { m.AnyPort = PortRange{1, 3} })}, nil, 0},
+		"another port":        {some, []LabelRule{low}, nil, 0},
 		"port of IPv6":        {packet{v6: true, sport: 4000}, []LabelRule{from4000}, nil, 209},
-		"any IPv4, and IPv6":  {packet{v6: true}, []LabelRule{rule(9, func(m *Match) { m.Source = at("0.0.0.0/0") })}, nil, 0},
-		"destination of IPv6": {packet{v6: true}, []LabelRule{rule(9, func(m *Match) { m.Destination = at("::/0") })}, nil, 209},
+		"any IPv4, and IPv6":  {six, []LabelRule{any4}, nil, 0},
+		"destination of IPv6": {six, []LabelRule{any6}, nil, 209},
 		"the first LSP is down": {some, []LabelRule{protocol(9, udp), protocol(10, udp)},
 			func(w *world, _ line) { w.check(w.d.DeleteFTN(1, 9)) }, 210},
 		"no LSP is up": {some, []LabelRule{protocol(8, udp)}, nil, 0},

@@ -119,7 +119,8 @@ static __always_inline bool looks_like_control(const void *frame, const void *en
 	if (eth->h_proto == bpf_htons(ETH_P_IPV6)) {
 		if (ip6->priority >> 1 >= 6)
 			return true;
-		return (const void *)(icmp + 1) <= end && ip6->nexthdr == IPPROTO_ICMPV6 && *icmp >= 133 && *icmp <= 137;
+		return (const void *)(icmp + 1) <= end && ip6->nexthdr == IPPROTO_ICMPV6 && *icmp >= 133 &&
+		       *icmp <= 137;
 	}
 	if (eth->h_proto == bpf_htons(ETH_P_MPLS_UC))
 		return (bpf_ntohl(*(const __be32 *)(eth + 1)) >> 9 & 7) >= 6;

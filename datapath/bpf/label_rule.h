@@ -20,7 +20,7 @@
 
 struct label_classifier {
 	__u64 number;
-	struct rule rules[MAX_LABEL_RULES]; /* rule.class is an FTN */
+	struct rule rules[MAX_LABEL_RULES]; /* their classes are FTNs */
 };
 
 struct {

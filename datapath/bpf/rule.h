@@ -34,7 +34,7 @@ struct port_range {
 
 struct rule {
 	struct bits128 source, source_mask, destination, destination_mask;
-	__u32 class; /* of the qdisc: major and minor number */
+	__u32 class; /* what it chooses: of the qdisc, major and minor number; of a router, an FTN */
 	__u8 flags;  /* enum rule_flags */
 	__u8 dscp;
 	__u8 protocol;

@@ -2,6 +2,7 @@ package labels
 
 import (
 	"cmp"
+	"maps"
 	"reflect"
 	"slices"
 
@@ -42,6 +43,7 @@ func (l *Labels) Steer(path machine.DataPath, want Want) {
 	if !l.openLocked(path) {
 		return
 	}
+	maps.DeleteFunc(l.unruled, func(space uint32, _ error) bool { return bySpace[space] == nil })
 	for space, rules := range bySpace {
 		if !reflect.DeepEqual(l.rules[space], rules) {
 			l.writeRulesLocked(space, rules)
