@@ -140,9 +140,10 @@ func TestSharesOfBestEffortAreChecked(t *testing.T) {
 	})
 }
 
-// inOverload makes a world where best effort waits. tunnelled puts a frame into a tunnel, and card has so many of it come
-// by the card, on one core; none comes to the threads below.
+// inOverload makes a world where best effort waits. tunnelled puts a frame into a tunnel, and card has so many of it
+// come by the card, on one core; none comes to the threads below.
 func inOverload(t *testing.T, f func(w *world, tunnelled func([]byte) []byte, card func([]byte, uint32) uint32)) {
+	t.Helper()
 	inRoutedWorld(t, func(w *world) {
 		w.asked(never)
 		defer func() { w.check(w.d.SetBestEffort(0)) }()

@@ -128,6 +128,7 @@ var (
 	errServersOnly = status.Error(codes.PermissionDenied, serversOnly)
 	errOutdated    = status.Error(codes.Unavailable,
 		"this server reaches too few of the others to know whether the caller is a member")
+	errStopping = status.Error(codes.Unavailable, errClosed.Error())
 )
 
 // check returns why the caller may not make a request; nil where it may.
@@ -145,11 +146,8 @@ func (g guard) check(ctx context.Context, req any) error {
 // server first catches up with the others: one of them may have admitted the caller a moment ago.
 func (g guard) checkMember(ctx context.Context) error {
 	state := stateOf(ctx)
-	switch err := g.revoked(state); {
-	case err == nil:
+	if g.revoked(state) == nil {
 		return nil
-	case errors.Is(err, errClosed):
-		return status.Error(codes.Unavailable, err.Error())
 	}
 	asked, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -157,8 +155,11 @@ func (g guard) checkMember(ctx context.Context) error {
 		return errOutdated
 	}
 	err := g.revoked(state)
-	if err == nil {
+	switch {
+	case err == nil:
 		return nil
+	case errors.Is(err, errClosed): // which says nothing of the caller
+		return errStopping
 	}
 	if from, ok := peer.FromContext(ctx); ok {
 		g.report(state, from.Addr, err)
@@ -189,8 +190,8 @@ func (g guard) revoked(state *tls.ConnectionState) error {
 // revokedPeer is revoked for the connections of servers to each other, which bring later admissions to this server.
 func (g guard) revokedPeer(state *tls.ConnectionState, from net.Addr) error {
 	err := g.revoked(state)
-	if err == nil {
-		return nil
+	if err == nil || errors.Is(err, errClosed) { // the latter says nothing of the peer
+		return err
 	}
 	if cert := pki.CertificateOf(state); cert != nil {
 		if a, ok, _ := g.admission(cert); ok && a.MayBeOutdated(cert) {
