@@ -56,9 +56,14 @@ func (r *Router) detour(s *lsp, node bool) (best detour, ok bool) {
 const maxRouters = 256 // a record has fewer
 
 // by looks for the router where a bypass ends in an LSP's record: it has the label by which packets are to come there
-// (RFC 4090, section 6.4.2), if the router takes it at each interface.
+// (RFC 4090, section 6.4.2), if the router takes it at each interface. Routers behind this one have written the record:
+// a router before this one in it would be a loop.
 func (s *lsp) by(b *lsp) (detour, bool) {
 	d, end, passed := detour{bypass: b}, b.key.Session.End, false
+	if s.path.record != nil && slices.ContainsFunc(s.path.record.Records,
+		func(rec message.Record) bool { return rec.Addr == end }) {
+		return d, false
+	}
 	var before []netip.Addr
 	for i, rec := range s.resv.record.Records {
 		switch {
@@ -68,6 +73,8 @@ func (s *lsp) by(b *lsp) (detour, bool) {
 			return d, rec.Flags&message.GlobalLabel != 0 && acceptable(d.label, s.path.request)
 		case rec.IsLabel && i > 0 && !s.resv.record.Records[i-1].IsLabel:
 			d.routers++
+		case passed && rec.Flags&message.NodeID != 0: // the next router: the one in question has told no label
+			return d, false
 		case rec.Addr.IsValid():
 			passed = passed || rec.Addr == end
 			before = append(before, rec.Addr)
@@ -119,6 +126,7 @@ func (r *Router) bypassChanged(b *lsp) {
 	}
 	for _, s := range r.sorted(func(s *lsp) bool { return s.repair != nil && s.repair.bypass == b }) {
 		switch {
+		case !s.known:
 		case b.resv != nil:
 			r.install(s)
 		case !r.goRound(s, false):

@@ -157,7 +157,7 @@ func sortedPlaces[V any](set map[place]V) []place {
 // they come back with the neighbour.
 func (r *Router) abandon(p place) {
 	for _, s := range r.sorted(func(s *lsp) bool { return s.goesTo(p) && s.resv != nil }) {
-		if r.goRound(s, true) {
+		if !s.known || s.resv == nil || r.goRound(s, true) {
 			continue
 		}
 		e := problem(message.NoRoute)

@@ -30,7 +30,9 @@ func (r *Router) SetLink(now time.Duration, index int, up bool) {
 		}
 	}
 	for _, s := range r.sorted(func(s *lsp) bool { return s.in == l || s.out == l }) {
-		r.sever(s, l)
+		if s.known { // else it has gone with another one, its bypass
+			r.sever(s, l)
+		}
 	}
 	r.releaseLink(index)
 }
@@ -39,13 +41,13 @@ func (r *Router) SetLink(now time.Duration, index int, up bool) {
 // ingress can avoid it (RFC 3209, section 7.3: no route available toward destination).
 func (r *Router) sever(s *lsp, l *link) {
 	switch {
-	case s.in == l && s.path.protected():
-		r.outlive(s)
-	case s.in == l:
-		r.remove(s, false, true)
-	case s.repair != nil || r.goRound(s, false):
-	default:
+	case s.out == l && s.repair == nil && !r.goRound(s, false):
 		r.lose(s, l)
+	case s.in != l:
+	case s.path.protected():
+		r.outlive(s)
+	default:
+		r.remove(s, false, true)
 	}
 }
 

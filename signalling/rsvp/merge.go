@@ -95,7 +95,7 @@ func (r *Router) lapse(s *lsp, expired bool) {
 // outlive has an LSP stay whose link to the router before has failed, for as long as if it had just been refreshed: the
 // point of local repair may be about to send it here by another way (RFC 4090, section 7.2).
 func (r *Router) outlive(s *lsp) {
-	s.expires = r.now + lifetime(s.path.period)
+	spare(&s.expires, &s.spared, r.now+lifetime(s.path.period))
 	r.schedule(s)
 }
 

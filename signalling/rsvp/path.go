@@ -20,6 +20,7 @@ type lsp struct {
 	next    netip.Addr // the neighbour at out
 	steps   []message.Step
 	expires time.Duration // of path state; not at the ingress
+	spared  bool          // it lives for longer than its last Path has said: once for each Path (spare)
 	refresh time.Duration // of what is sent downstream; not at the egress
 	sent    sent          // downstream
 	heard   heard         // from upstream
@@ -163,6 +164,7 @@ func (r *Router) update(s *lsp, fresh lsp, h heard) {
 	moved := s.in != in || s.path.hop != p.hop || s.lapsed || s.path.protected() != p.protected()
 	r.meet(s, -1)
 	s.path, s.in, s.steps, s.expires, s.lapsed = p, in, fresh.steps, fresh.expires, false
+	s.spared = false
 	r.meet(s, 1)
 	r.weigh(s)
 	r.schedule(s)

@@ -168,10 +168,10 @@ func (r *Router) refreshed(h heard) bool {
 	for _, s := range n.lsps {
 		switch {
 		case s.known && !n.resv && s.heard == h:
-			s.expires = r.now + lifetime(s.path.period)
+			s.expires, s.spared = r.now+lifetime(s.path.period), false
 			r.schedule(s)
 		case s.known && n.resv && s.resv != nil && s.resv.heard == h:
-			s.resv.expires = r.now + lifetime(s.resv.period)
+			s.resv.expires, s.resv.spared = r.now+lifetime(s.resv.period), false
 			r.schedule(s)
 		default:
 			ok = false

@@ -30,7 +30,8 @@ func (r *Router) goRound(s *lsp, node bool) bool {
 	delete(r.sentIDs, s.sent.id)
 	r.forget(s.resv.heard)
 	s.sent, s.resv.heard, s.kept, s.unsure = sent{}, heard{}, nil, false
-	s.resv.out, s.resv.expires = d.label, r.now+lifetime(s.resv.period)
+	s.resv.out = d.label
+	spare(&s.resv.expires, &s.resv.spared, r.now+lifetime(s.resv.period))
 	s.repair = &repair{bypass: d.bypass, steps: d.steps, key: s.key}
 	s.repair.key.Sender = r.backupSender(s, d.bypass)
 	r.install(s)
@@ -123,14 +124,15 @@ func (r *Router) backupHop(s *lsp) message.Hop {
 	return message.Hop{Addr: r.config.ID, Handle: uint32(s.out.Index)}
 }
 
-// through sends a message of a repaired LSP through its bypass, to the router where that ends.
+// through sends a message of a repaired LSP through its bypass, to the router where that ends; without the bypass, as
+// packets to that router are routed.
 func (r *Router) through(s *lsp, m message.Message) {
 	b := s.repair.bypass
-	if b.resv == nil || b.out.Down {
-		return
+	to := Send{Source: r.config.ID, Dest: b.key.Session.End}
+	if b.resv != nil && !b.out.Down {
+		to.Interface, to.Next, to.Through = b.out.Index, b.next, b.key
 	}
-	r.far(m, Send{Interface: b.out.Index, Next: b.next, Source: r.config.ID, Dest: b.key.Session.End,
-		Through: b.key})
+	r.far(m, to)
 }
 
 // far sends a message to a router that is no neighbour.

@@ -61,10 +61,32 @@ func (r *Router) giveUp(n *neighbour) {
 func (r *Router) keep(p place, until time.Duration) {
 	for _, s := range r.lsps {
 		if s.comesFrom(p) {
-			s.expires = max(s.expires, until)
+			spare(&s.expires, &s.spared, until)
 		}
 		if s.goesTo(p) && s.resv != nil {
-			s.resv.expires = max(s.resv.expires, until)
+			spare(&s.resv.expires, &s.resv.spared, until)
+		}
+		r.schedule(s)
+	}
+}
+
+// spare has a state live until a time at least, once for each refresh that comes: what nobody refreshes ends, also
+// where a link or a neighbour is lost and found again and again.
+func spare(expires *time.Duration, spared *bool, until time.Duration) {
+	if !*spared && *expires < until {
+		*expires, *spared = until, true
+	}
+}
+
+// recover has what was kept for a neighbour that is back live for as long as it recovers, or as if it had just been
+// refreshed, and no longer.
+func (r *Router) recover(n *neighbour) {
+	for _, s := range r.lsps {
+		if s.comesFrom(n.place) && s.spared {
+			s.expires = min(max(s.expires, n.until), max(n.until, r.now+lifetime(s.path.period)))
+		}
+		if s.goesTo(n.place) && s.resv != nil && s.resv.spared {
+			s.resv.expires = min(max(s.resv.expires, n.until), max(n.until, r.now+lifetime(s.resv.period)))
 		}
 		r.schedule(s)
 	}
@@ -85,9 +107,11 @@ func (r *Router) returned(n *neighbour, instance uint32, c message.RestartCap) {
 		if n.recovery > 0 {
 			r.keep(n.place, n.until)
 		}
+		r.recover(n)
 		r.resend(n)
 	case awaited: // it has heard nothing for a while, but knows all
 		n.until = 0
+		r.recover(n)
 		r.resend(n)
 	}
 }

@@ -18,6 +18,7 @@ type resv struct {
 	style     message.Style
 	record    *message.RecordRoute // as it came; at the egress nil
 	expires   time.Duration        // not at the egress
+	spared    bool                 // as lsp.spared
 	refresh   time.Duration        // of what is sent upstream; not at the ingress
 	bandwidth uint64
 	period    time.Duration // of the refreshes that come
@@ -151,7 +152,7 @@ func (r *Router) reserve(s *lsp, v reservations, f flow) bool {
 	if old != nil {
 		fresh.in, fresh.refresh, fresh.sent, fresh.heard = old.in, old.refresh, old.sent, old.heard
 		if sameResv(*old, fresh) {
-			old.expires, old.period = fresh.expires, fresh.period
+			old.expires, old.period, old.spared = fresh.expires, fresh.period, false
 			r.schedule(s)
 			r.remember(&old.heard, v.heard, true, s)
 			return false
@@ -221,7 +222,7 @@ func (r *Router) refuseResv(s *lsp, v reservations, f flow) {
 	e := message.ErrorSpec{Code: message.AdmissionFailure, Value: message.BandwidthUnavailable}
 	if s.resv != nil {
 		e.Flags |= message.InPlace
-		s.resv.expires = r.now + lifetime(v.period)
+		s.resv.expires, s.resv.spared = r.now+lifetime(v.period), false
 		r.schedule(s)
 		// If the next router has restarted, the old label leads nowhere, or into another LSP.
 		if s.resv.out != f.label {
@@ -242,6 +243,7 @@ func (r *Router) refuseResv(s *lsp, v reservations, f flow) {
 func sameResv(a, b resv) bool {
 	a.expires, b.expires = 0, 0
 	a.period, b.period = 0, 0
+	a.spared, b.spared = false, false
 	return reflect.DeepEqual(a, b)
 }
 

@@ -306,6 +306,10 @@ func (r *Router) Receive(now time.Duration, p Packet) {
 		in.reduces = m.Flags&message.RefreshReduction != 0
 	}
 	for _, inner := range m.Bundled {
+		if _, beyond := r.beyond(inner); beyond { // other keys are for these, and nobody bundles them
+			r.Counters.Forged++
+			continue
+		}
 		r.dispatch(in, from, inner)
 	}
 	r.dispatch(in, from, m)

@@ -117,7 +117,7 @@ func (r *Router) tickLSP(s *lsp, all summaries) bool {
 
 func (r *Router) tickPath(s *lsp, all summaries) {
 	switch tries := s.sent.tries; {
-	case s.refresh <= r.now && s.out.Down && s.repair == nil: // it begins here
+	case s.refresh <= r.now && s.out.Down && s.in == nil && s.repair == nil:
 		if e := r.reroute(s); e.Code != 0 {
 			e.Node = r.config.ID
 			r.event(Failed, s.key, e, nil)

@@ -22,8 +22,11 @@ type guard struct {
 	notYet time.Time // it is not asked for again before: when it has failed, or when it is not up by then
 }
 
-// isBypass tells guards from LSPs of the network, whose extended tunnel ID is the ingress (sessionOf).
-func isBypass(k rsvp.Key) bool { return k.Session.Extended != k.Sender }
+// bypassTunnel is the tunnel number of all guards: that of no LSP of the network (slice.LSP.ID).
+const bypassTunnel = 0
+
+// isBypass tells guards from LSPs of the network.
+func isBypass(k rsvp.Key) bool { return k.Session.Tunnel == bypassTunnel }
 
 // guardLinks asks for bypasses that are not there or have failed, and tears those down that are not wanted any more. It
 // tells when something is to be tried again; zero: nothing is.
@@ -68,7 +71,7 @@ func (r *router) guard(want *Router, index int, end netip.Addr, now time.Time, k
 		Avoid: te.Avoid{Links: []netip.Addr{local}}})
 	if err == nil {
 		g.path, g.failed, g.notYet = path, false, now.Add(setUpTime)
-		session := message.Session{End: end, Tunnel: 1, Extended: local}
+		session := message.Session{End: end, Tunnel: bypassTunnel, Extended: local}
 		g.key = rsvp.Key{Session: session, Sender: want.ID, LSP: 1}
 	}
 	r.mu.Lock()
