@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/pergola-net/pergola/host/plan"
@@ -102,8 +103,7 @@ func (d *Driver) runLine(ctx context.Context, id sliver.ID, line string) slice.E
 	if err != nil {
 		return slice.ExecResult{Line: line, Status: -1, Output: err.Error()}
 	}
-	text := bytes.TrimSpace(bytes.ToValidUTF8(out.last, nil))
-	return slice.ExecResult{Line: line, Status: status, Output: string(text)}
+	return slice.ExecResult{Line: line, Status: status, Output: strings.TrimSpace(out.String())}
 }
 
 // tail keeps the end of what is written: a line may write without end.
@@ -114,6 +114,8 @@ func (t *tail) Write(p []byte) (int, error) {
 	t.last = t.last[max(0, len(t.last)-execOutput):]
 	return len(p), nil
 }
+
+func (t *tail) String() string { return string(bytes.ToValidUTF8(t.last, nil)) }
 
 // keepResults notes how lines ended. Without the note, the status lacks them, and all else goes on.
 func (d *Driver) keepResults(id sliver.ID, results []slice.ExecResult) {

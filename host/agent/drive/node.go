@@ -1,7 +1,6 @@
 package drive
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -218,10 +217,10 @@ func (d *Driver) Started(id sliver.ID) string {
 	return string(f.Data)
 }
 
-// run runs a command in a node and gives what it wrote to its standard error; if it fails, all that it wrote is part of
-// the error.
+// run runs a command in a node and gives what it wrote to its standard error; if it fails, the end of all that it
+// wrote is part of the error.
 func (d *Driver) run(ctx context.Context, id sliver.ID, command []string) (complaints string, err error) {
-	var out, complained bytes.Buffer
+	var out, complained tail
 	request := sliver.ExecRequest{Args: command, Stdout: &out, Stderr: &complained}
 	code, err := d.Machine.Runtime.Exec(ctx, id, request)
 	if err != nil {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/pergola-net/pergola/host/sliver"
 	"github.com/pergola-net/pergola/signalling/rsvp"
 	"github.com/pergola-net/pergola/signalling/te"
@@ -32,7 +34,11 @@ type advertised struct {
 	links   map[string]te.Link // by interface
 	started string             // the start in which they were told
 	due     bool               // something is to be told
+	backoff                    // since they took it
 }
+
+// askedAtOnce is how many routers' daemons are told at a time: a user may have stopped some.
+const askedAtOnce = 8
 
 func newAdvertising() advertising {
 	return advertising{advertised: map[sliver.ID]*advertised{}, changes: make(chan struct{}, 1)}
@@ -53,14 +59,21 @@ func (s *Speakers) Advertise(ctx context.Context, daemons Daemons) {
 			s.forgetStarted(daemons)
 		case <-s.changes:
 		}
+		var asked errgroup.Group
+		asked.SetLimit(askedAtOnce)
 		for id, lines := range s.toAdvertise(everything) {
-			started := daemons.Started(id)
-			err := daemons.Configure(ctx, id, lines)
-			if err != nil {
-				s.log.Debug("tell routing daemons of links", "router", id.String(), "error", err)
-			}
-			s.noteAdvertised(id, started, err)
+			asked.Go(func() error {
+				started := daemons.Started(id)
+				err := daemons.Configure(ctx, id, lines)
+				if err != nil {
+					s.log.Debug("tell routing daemons of links", "router", id.String(), "error",
+						err)
+				}
+				s.noteAdvertised(id, started, err)
+				return nil
+			})
 		}
+		_ = asked.Wait()
 		select {
 		case <-ctx.Done():
 			return
@@ -75,7 +88,7 @@ func (s *Speakers) toAdvertise(everything bool) map[sliver.ID][]string {
 	defer s.mu.Unlock()
 	all := map[sliver.ID][]string{}
 	for id, a := range s.advertised {
-		if !a.due && !everything {
+		if !a.due && !everything || s.now().Before(a.notYet) {
 			continue
 		}
 		a.due = false
@@ -123,9 +136,14 @@ func (s *Speakers) noteAdvertised(id sliver.ID, started string, err error) {
 	case a == nil: // the router speaks no more
 	case err != nil:
 		clear(a.links)
-		s.advertiseLocked(a)
+		a.backOff(s.now())
+		time.AfterFunc(a.notYet.Sub(s.now()), func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.advertiseLocked(a)
+		})
 	default:
-		a.started = started
+		a.started, a.backoff = started, backoff{}
 	}
 }
 

@@ -45,6 +45,51 @@ func (d *daemons) all() []string {
 	return d.told
 }
 
+// Daemons that take nothing are asked more and more rarely, and others do not wait for them.
+func TestDaemonsThatTakeNothingHoldNobodyUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSpeakers()
+		stopped := &stoppedDaemons{}
+		go s.Advertise(t.Context(), stopped)
+		for i := range 5 {
+			id := sliver.ID{Slice: 1, Node: "stopped" + strconv.Itoa(i)}
+			s.setUnreserved(id, "lab", "eth1", reserved(0))
+			s.setAdvertised(id, "eth1", reserved(0))
+		}
+		s.setUnreserved(routerB, "lab", "eth1", reserved(0))
+		s.setAdvertised(routerB, "eth1", reserved(0))
+		time.Sleep(2 * configureTime)
+		if stopped.told.Load() != 1 {
+			t.Errorf("b is told %d times", stopped.told.Load())
+		}
+		before := stopped.asked.Load()
+		time.Sleep(10 * time.Minute)
+		if n := stopped.asked.Load() - before; n < 5*10 || n > 5*40 {
+			t.Errorf("five that take nothing are asked %d times in ten minutes", n)
+		}
+	})
+}
+
+const configureTime = 5 * time.Second
+
+// stoppedDaemons take nothing, but for those of b.
+type stoppedDaemons struct{ asked, told atomic.Int32 }
+
+func (d *stoppedDaemons) Configure(ctx context.Context, id sliver.ID, _ []string) error {
+	if id == routerB {
+		d.told.Add(1)
+		return nil
+	}
+	d.asked.Add(1)
+	select {
+	case <-ctx.Done():
+	case <-time.After(configureTime):
+	}
+	return errors.New("no answer")
+}
+
+func (d *stoppedDaemons) Started(sliver.ID) string { return "" }
+
 func TestDaemonsAreToldOfLinks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSpeakers()
