@@ -113,7 +113,7 @@ func (l *Labels) Reserved(space, ftn uint32) (datapath.Reserved, error) {
 
 // SetLabelRules implements machine.DataPath.
 func (l *Labels) SetLabelRules(space uint32, rules []datapath.LabelRule) error {
-	if l.Writes++; l.Refuse[Entry{Space: space}] {
+	if l.Writes++; rules != nil && l.Refuse[Entry{Space: space}] {
 		return errors.New("no space left")
 	}
 	if l.Rules[space] = rules; rules == nil {

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"maps"
 	"reflect"
+	"slices"
 	"sync"
 
 	"github.com/pergola-net/pergola/datapath"
@@ -40,7 +41,8 @@ func (l *Labels) Add(path machine.DataPath, want Want) {
 	if !l.openLocked(path) {
 		return
 	}
-	for k, e := range want.Entries {
+	for _, k := range slices.SortedFunc(maps.Keys(want.Entries), labelsFirst) {
+		e := want.Entries[k]
 		was, there := l.is[k]
 		if there && reflect.DeepEqual(was, e) {
 			continue
@@ -59,6 +61,17 @@ func (l *Labels) Add(path machine.DataPath, want Want) {
 		delete(l.failed, k)
 		l.is[k] = e
 	}
+}
+
+// labelsFirst orders entries so that what frames get as their first label leads on when they get it.
+func labelsFirst(a, b Key) int {
+	switch {
+	case a.FTN == b.FTN:
+		return 0
+	case b.FTN:
+		return -1
+	}
+	return 1
 }
 
 // Prune removes what is not wanted any more. It is called when no router looks for it.

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -150,6 +151,16 @@ lsps:
 	if pass(of()); p.Writes != before {
 		t.Errorf("%d writes of what is there", p.Writes-before)
 	}
+	// Rules that cannot be changed would lead packets to where they went before.
+	p.Refuse[agenttest.Entry{Space: space}] = true
+	z.Match = z.Match[:1]
+	if pass(of()); len(p.Rules) != 0 {
+		t.Errorf("old rules stay: %v", p.Rules)
+	}
+	delete(p.Refuse, agenttest.Entry{Space: space})
+	if pass(of()); len(p.Rules[space]) != 2 {
+		t.Errorf("they are not written later: %v", p.Rules)
+	}
 	pass(Want{Unknown: map[uint16]bool{7: true}})
 	if len(p.Rules) != 1 {
 		t.Errorf("of a network that cannot be read: %v", p.Rules)
@@ -157,6 +168,33 @@ lsps:
 	if pass(Want{}); len(p.Rules) != 0 {
 		t.Errorf("left: %v", p.Rules)
 	}
+}
+
+// What frames get as their first label leads on when they get it.
+func TestLabelsAreWrittenBeforeWhatLeadsToThem(t *testing.T) {
+	s := resolved(t, threeRouters)
+	p := agenttest.NewLabels(map[agenttest.Entry]datapath.NHLFE{})
+	order := &ordered{Labels: p}
+	New(slog.New(slog.DiscardHandler)).Add(order, Of(plan.Place{}, []plan.Input{{Spec: s}}, agenttest.Seen(s)))
+	if want := []bool{false, false, false, true, true}; !slices.Equal(order.ftns, want) {
+		t.Errorf("FTNs are written in this order: %v, want %v", order.ftns, want)
+	}
+}
+
+// ordered notes for each entry that is written whether it is an FTN.
+type ordered struct {
+	*agenttest.Labels
+	ftns []bool
+}
+
+func (o *ordered) SetLabel(space, label uint32, n datapath.NHLFE) error {
+	o.ftns = append(o.ftns, false)
+	return o.Labels.SetLabel(space, label, n)
+}
+
+func (o *ordered) SetFTN(space, ftn uint32, n datapath.NHLFE) error {
+	o.ftns = append(o.ftns, true)
+	return o.Labels.SetFTN(space, ftn, n)
 }
 
 func TestOnlyWhatDiffersIsWritten(t *testing.T) {

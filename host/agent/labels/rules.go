@@ -63,6 +63,13 @@ func (l *Labels) writeRulesLocked(space uint32, rules []datapath.LabelRule) {
 			l.log.Error("write which packets get labels", "error", err)
 		}
 		l.unruled[space] = err
+		if l.rules[space] == nil {
+			return
+		}
+		// Better by their routes than to where they went before.
+		if err := l.path.SetLabelRules(space, nil); err == nil {
+			delete(l.rules, space)
+		}
 	case rules == nil:
 		delete(l.rules, space)
 		delete(l.unruled, space)

@@ -67,7 +67,7 @@ func (r *Router) entry(e rsvp.Entry) (is datapath.NHLFE, err error) {
 		return is, fmt.Errorf("%s: no router with %s at %s", e.Key, e.Next, to.Name)
 	}
 	is.Reserved = e.Bandwidth != 0
-	if is.Reserved && does == rsvp.Push {
+	if is.Reserved && (does == rsvp.Push || does == rsvp.Plain) {
 		is.Reservation = r.reservation(e, to)
 	}
 	if does == rsvp.Push || does == rsvp.Swap {

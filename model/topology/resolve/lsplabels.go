@@ -8,18 +8,20 @@ import (
 // number gives each its ID, and those that are signalled a number that is another one where something else is asked
 // for.
 func (r *lspResolver) number() {
-	used := map[uint32]bool{}
+	ids := newNumbers(1, slice.MaxTunnel)
+	for _, was := range r.before {
+		ids.before[was.ID] = true
+	}
 	for i := range r.out {
 		if was := r.before[r.out[i].Name]; was != nil {
 			r.out[i].ID = was.ID
-			used[was.ID] = true
+			ids.used[was.ID] = true
 		}
 	}
-	next := uint32(1)
 	for i := range r.out {
 		l := &r.out[i]
 		if l.ID == 0 {
-			l.ID = free(used, &next)
+			l.ID = ids.take()
 		}
 		if l.Signal == nil {
 			continue
@@ -34,7 +36,7 @@ func (r *lspResolver) number() {
 
 // label chooses the labels, for each router from its own space. A label stays where packets come by the same interface.
 func (r *lspResolver) label() {
-	spaces := map[string]*labelSpace{}
+	spaces := map[string]*numbers{}
 	for _, l := range r.before {
 		for _, h := range l.Hops {
 			spaceOf(spaces, h.Node).before[h.Label] = true
@@ -70,29 +72,33 @@ func (r *lspResolver) label() {
 	})
 }
 
-// labelSpace is the labels of a router.
-type labelSpace struct {
+// numbers are those that are given out for one purpose: the labels of a router, or the IDs of LSPs.
+type numbers struct {
+	last   uint32
 	used   map[uint32]bool
 	before map[uint32]bool // in the version before: hosts that have not read this one yet still use them
 	next   uint32          // none below is free but of those of before
 	again  uint32          // none below is free
 }
 
-func spaceOf(all map[string]*labelSpace, node string) *labelSpace {
+func newNumbers(first, last uint32) *numbers {
+	return &numbers{last: last, used: map[uint32]bool{}, before: map[uint32]bool{}, next: first, again: first}
+}
+
+func spaceOf(all map[string]*numbers, node string) *numbers {
 	if all[node] == nil {
-		all[node] = &labelSpace{used: map[uint32]bool{}, before: map[uint32]bool{}, next: slice.FirstLabel,
-			again: slice.FirstLabel}
+		all[node] = newNumbers(slice.FirstLabel, slice.LastStatic)
 	}
 	return all[node]
 }
 
-// take gives the least label that is not used: one of those that this version has freed only where there is no other.
-// Above slice.LastStatic there is none.
-func (s *labelSpace) take() uint32 {
-	for s.next <= slice.LastStatic {
-		if label := free(s.used, &s.next); label <= slice.LastStatic && !s.before[label] {
-			s.used[label] = true
-			return label
+// take gives the least number that is not used: one of those that this version has freed only where there is no other.
+// Above the last one there is none.
+func (s *numbers) take() uint32 {
+	for s.next <= s.last {
+		if n := free(s.used, &s.next); n <= s.last && !s.before[n] {
+			s.used[n] = true
+			return n
 		}
 	}
 	return free(s.used, &s.again)
