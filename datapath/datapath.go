@@ -50,6 +50,8 @@ type DataPath struct {
 	needs       needs    // what the programs are loaded for
 	underlay    attached // programs of the underlay
 
+	labelShortcuts labelShortcuts
+
 	tunnelling sync.Mutex // guards what several maps say of tunnels together; taken before programming
 }
 
@@ -74,7 +76,7 @@ func open(dir string, hook Hook, spec *ebpf.CollectionSpec, v version) (*DataPat
 	if err := d.load(v); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
-	if err := d.forgetStrays(); err != nil {
+	if err := errors.Join(d.forgetStrays(), d.openLabelShortcuts()); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil
@@ -211,7 +213,7 @@ func (d *DataPath) Filters() filter.Maps {
 
 // Close lets go of the objects; pinned and attached as they are, they stay.
 func (d *DataPath) Close() error {
-	return errors.Join(d.underlay.close(), d.programs.Close(), d.maps.Close())
+	return errors.Join(d.underlay.close(), d.labelShortcuts.close(), d.programs.Close(), d.maps.Close())
 }
 
 func digest(object []byte) string {

@@ -381,7 +381,9 @@ const (
 	objectMapFilterIndex            = "filter_index"
 	objectMapFrames                 = "frames"
 	objectMapHandovers              = "handovers"
+	objectMapLabelCells             = "label_cells"
 	objectMapLabelRules             = "label_rules"
+	objectMapLabelShortcuts         = "label_shortcuts"
 	objectMapLabelStacks            = "label_stacks"
 	objectMapLabels                 = "labels"
 	objectMapLease                  = "lease"
@@ -524,7 +526,9 @@ type objectMapSpecs struct {
 	FilterIndex     *ebpf.MapSpec `ebpf:"filter_index"`
 	Frames          *ebpf.MapSpec `ebpf:"frames"`
 	Handovers       *ebpf.MapSpec `ebpf:"handovers"`
+	LabelCells      *ebpf.MapSpec `ebpf:"label_cells"`
 	LabelRules      *ebpf.MapSpec `ebpf:"label_rules"`
+	LabelShortcuts  *ebpf.MapSpec `ebpf:"label_shortcuts"`
 	LabelStacks     *ebpf.MapSpec `ebpf:"label_stacks"`
 	Labels          *ebpf.MapSpec `ebpf:"labels"`
 	Lease           *ebpf.MapSpec `ebpf:"lease"`
@@ -615,7 +619,9 @@ type objectMaps struct {
 	FilterIndex     *ebpf.Map `ebpf:"filter_index"`
 	Frames          *ebpf.Map `ebpf:"frames"`
 	Handovers       *ebpf.Map `ebpf:"handovers"`
+	LabelCells      *ebpf.Map `ebpf:"label_cells"`
 	LabelRules      *ebpf.Map `ebpf:"label_rules"`
+	LabelShortcuts  *ebpf.Map `ebpf:"label_shortcuts"`
 	LabelStacks     *ebpf.Map `ebpf:"label_stacks"`
 	Labels          *ebpf.Map `ebpf:"labels"`
 	Lease           *ebpf.Map `ebpf:"lease"`
@@ -668,7 +674,9 @@ func (m *objectMaps) Close() error {
 		m.FilterIndex,
 		m.Frames,
 		m.Handovers,
+		m.LabelCells,
 		m.LabelRules,
+		m.LabelShortcuts,
 		m.LabelStacks,
 		m.Labels,
 		m.Lease,

@@ -33,7 +33,9 @@ func TestBestEffortWaitsForWhatIsReserved(t *testing.T) {
 		l := w.line(2)
 		w.space(l)
 		for i := range l.routers {
-			w.label(i, uint32(100+i), l.ahead(i, Label{Label: uint32(101 + i), Class: 5}))
+			n := l.ahead(i, Label{Label: uint32(101 + i)})
+			n.KeepClass = true
+			w.label(i, uint32(100+i), n)
 		}
 		for _, port := range []int{w.a, l.end} {
 			w.change(port, func(p *Port) { p.External = true })

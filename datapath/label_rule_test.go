@@ -52,6 +52,12 @@ func TestRulesChooseTheLSP(t *testing.T) {
 		"destination of IPv6": {six, []LabelRule{any6}, nil, 209},
 		"the first LSP is down": {some, []LabelRule{protocol(9, udp), protocol(10, udp)},
 			func(w *world, _ line) { w.check(w.d.DeleteFTN(1, 9)) }, 210},
+		"the link of the first LSP is down": {some, []LabelRule{protocol(9, udp), protocol(10, udp)},
+			func(w *world, _ line) {
+				down := w.port(mac(99))
+				w.leg(down, func(g *objectLeg) { *g = objectLeg{Router: 1, Mtu: 1500} })
+				w.check(w.d.SetFTN(1, 9, NHLFE{Port: down, MAC: macA, Push: []Label{{Label: 209}}}))
+			}, 210},
 		"no LSP is up": {some, []LabelRule{protocol(8, udp)}, nil, 0},
 		"it leads back": {some, []LabelRule{protocol(9, udp)}, func(w *world, l line) {
 			w.check(w.d.SetFTN(1, 9, NHLFE{Port: l.in[0], MAC: macA, Push: []Label{{Label: 209}}}))

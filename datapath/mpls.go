@@ -8,7 +8,8 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// Labels of MPLS (bpf/mpls.h). Each router that switches labels has a label space, a number that fib.Router knows.
+// Labels of MPLS (bpf/label_table.h, bpf/mpls.h). Each router that switches labels has a label space, a number that
+// fib.Router knows.
 
 // The bounds of labels. Below FirstLabel they are special (RFC 3032, 2.1).
 const (
@@ -78,9 +79,9 @@ func (d *DataPath) SetFTN(space, ftn uint32, n NHLFE) error {
 		}
 		n.KeepClass = true // that of the reservation
 	}
-	err := d.setNHLFE(space, ftnBit|ftn, n)
+	err := d.setReservation(space, ftn, n) // first, so that no frame of the LSP finds none
 	if err == nil {
-		err = d.setReservation(space, ftn, n)
+		err = d.setNHLFE(space, ftnBit|ftn, n)
 	}
 	if err != nil {
 		return fmt.Errorf("set FTN %d: %w", ftn, err)
@@ -151,11 +152,22 @@ func (d *DataPath) setNHLFE(space, number uint32, n NHLFE) error {
 	if err := d.need(needMPLS); err != nil {
 		return err
 	}
-	return d.maps.Labels.Put(objectLabelKey{Space: space, Label: number}, record)
+	key := objectLabelKey{Space: space, Label: number}
+	d.labelShortcuts.mu.Lock()
+	defer d.labelShortcuts.mu.Unlock()
+	if err := d.maps.Labels.Put(key, record); err != nil {
+		return err
+	}
+	d.labelShortcuts.put(key, record)
+	return nil
 }
 
 func (d *DataPath) deleteNHLFE(space, number uint32) error {
-	err := d.maps.Labels.Delete(objectLabelKey{Space: space, Label: number})
+	key := objectLabelKey{Space: space, Label: number}
+	d.labelShortcuts.mu.Lock()
+	defer d.labelShortcuts.mu.Unlock()
+	d.labelShortcuts.drop(key)
+	err := d.maps.Labels.Delete(key)
 	if errors.Is(err, ebpf.ErrKeyNotExist) {
 		return nil
 	}
@@ -195,7 +207,7 @@ func (n NHLFE) record() (r objectNhlfe, err error) {
 	}
 	for i, l := range n.Push {
 		special := l.Label < FirstLabel && l.Label != explicitNull4 && l.Label != explicitNull6
-		if special || l.Label > LastLabel || l.Class > 7 {
+		if special || l.Label > LastLabel || l.Class > 7 || l.Class == ReservedClass {
 			return r, fmt.Errorf("label %d of class %d is not one to push", l.Label, l.Class)
 		}
 		r.Push[i] = l.Label<<12 | uint32(l.Class)<<9

@@ -191,7 +191,7 @@ func (f *modelFrame) bytes(p packet, to, from [6]byte) []byte {
 func anyNHLFE(r *rand.Rand, l line, router int, push int) NHLFE {
 	n := l.ahead(router)
 	for range push {
-		n.Push = append(n.Push, Label{Label: anyLabel(r), Class: uint8(r.IntN(8))})
+		n.Push = append(n.Push, Label{Label: anyLabel(r), Class: uint8(r.IntN(5))})
 	}
 	n.Uniform, n.KeepClass, n.TTL = r.IntN(2) == 0, r.IntN(2) == 0, uint8(1+r.IntN(255))
 	return n
@@ -226,6 +226,11 @@ func TestLabelsAsInTheModel(t *testing.T) {
 					f.came = append(f.came, e)
 				}
 				frame := f.bytes(p, mac(0), macA)
+				for i := range f.came { // no node's word for that counts
+					if f.came[i].class == ReservedClass {
+						f.came[i].class = 0
+					}
+				}
 				m.walk(f, p.v6)
 				seen[f.why]++
 				w.name = fmt.Sprintf("%x, %+v", frame, f)

@@ -102,15 +102,15 @@ func TestLabelOperations(t *testing.T) {
 			ftn  func(l line) NHLFE
 			want []byte
 		}{
-			{name: "swap", came: []entry{{in, 64, 5}}, of: swap, want: labelled(ip(64), entry{out, 63, 0})},
-			{name: "swap, uniform", came: []entry{{in, 64, 5}},
+			{name: "swap", came: []entry{{in, 64, 6}}, of: swap, want: labelled(ip(64), entry{out, 63, 0})},
+			{name: "swap, uniform", came: []entry{{in, 64, 6}},
 				of:   func(l line) NHLFE { return swap(l).uniform() },
 				want: labelled(ip(64), entry{out, 63, 0})},
-			{name: "swap, class kept", came: []entry{{in, 64, 5}}, of: func(l line) NHLFE {
+			{name: "swap, class kept", came: []entry{{in, 64, 6}}, of: func(l line) NHLFE {
 				n := swap(l)
 				n.KeepClass = true
 				return n
-			}, want: labelled(ip(64), entry{out, 63, 5})},
+			}, want: labelled(ip(64), entry{out, 63, 6})},
 			{name: "swap above others", came: []entry{{in, 64, 0}, {50, 9, 1}, {51, 8, 2}}, of: swap,
 				want: labelled(ip(64), entry{out, 63, 0}, entry{50, 9, 1}, entry{51, 8, 2})},
 			{name: "swap for explicit null", came: []entry{{in, 64, 0}},

@@ -140,7 +140,7 @@ func odd(to [6]byte) map[string][]byte {
 		"ARP":          ethernet(broadcast, macA, 0x0806, 42),
 		"IS-IS":        ethernet(allISs, macA, 1497, 1511),
 		"short LLC":    ethernet(allISs, macA, 17, 31),
-		"MPLS":         ethernet(to, macA, 0x8847, 90),
+		"MPLS":         labelled(packet{to: to}.bytes(), entry{0x5a5a5, 90, 4}, entry{16, 64, 7}),
 		"VLAN":         tagged(packet{to: to}.bytes(), 0x8100, 7),
 		"QinQ":         tagged(tagged(packet{to: to, v6: true}.bytes(), 0x8100, 7), 0x88a8, 8),
 		"jumbo":        jumbo,

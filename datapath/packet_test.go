@@ -21,6 +21,7 @@ type packet struct {
 	source  string
 	dest    string
 	ttl     int // 64
+	tos     uint8
 	options []layers.IPv4Option
 	flags   layers.IPv4Flag
 	offset  uint16
@@ -44,15 +45,15 @@ func (p packet) bytes() []byte {
 	if p.v6 {
 		eth.EthernetType = layers.EthernetTypeIPv6
 		ip := &layers.IPv6{
-			Version: 6, HopLimit: uint8(p.ttl), NextHeader: p.protocol(),
+			Version: 6, HopLimit: uint8(p.ttl), TrafficClass: p.tos, NextHeader: p.protocol(),
 			SrcIP: orElse(p.source, host6[0]).AsSlice(), DstIP: orElse(p.dest, host6[1]).AsSlice(),
 		}
 		list, network = append(list, ip), ip
 	} else {
 		ip := &layers.IPv4{
-			Version: 4, TTL: uint8(p.ttl), Protocol: p.protocol(), Options: p.options, Flags: p.flags,
-			FragOffset: p.offset,
-			SrcIP:      orElse(p.source, host4[0]).AsSlice(), DstIP: orElse(p.dest, host4[1]).AsSlice(),
+			Version: 4, TTL: uint8(p.ttl), TOS: p.tos, Protocol: p.protocol(), Options: p.options,
+			Flags: p.flags, FragOffset: p.offset,
+			SrcIP: orElse(p.source, host4[0]).AsSlice(), DstIP: orElse(p.dest, host4[1]).AsSlice(),
 		}
 		list, network = append(list, ip), ip
 	}

@@ -32,7 +32,9 @@ func ethernet(to, from [6]byte, typeOrLength uint16, length int) []byte {
 
 // skbuff is struct __sk_buff (linux/bpf.h) up to gso_size; the kernel takes ifindex and gso_size from us.
 type skbuff struct {
-	_       [10]uint32
+	_       [2]uint32
+	Mark    uint32
+	_       [7]uint32
 	Ifindex uint32
 	_       [33]uint32
 	GSOSize uint32

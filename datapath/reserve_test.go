@@ -1,10 +1,15 @@
 package datapath
 
 import (
+	"bytes"
 	"fmt"
 	"testing"
 
+	"github.com/cilium/ebpf"
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/datapath/node"
 )
 
 // burst is a reservation that so many frames of this length are within, and another one only after seconds.
@@ -74,6 +79,136 @@ func TestReservationsAreMeasuredWhereTheLSPBegins(t *testing.T) {
 				}
 			}
 		}
+	})
+}
+
+// IP does not say that it was measured: its precedence 5 is no reservation, whatever the LSP.
+func TestPrecedenceIsNoReservation(t *testing.T) {
+	inWorld(t, func(w *world) {
+		for precedence, class := range map[byte]uint8{4: 4, 5: 4, 6: 6} {
+			l := w.line(4)
+			w.change(l.out[0], func(p *Port) { p.Mode = Kernel })
+			w.lsp(l, true)
+			n := l.ahead(0, Label{Label: 101}).uniform()
+			n.KeepClass = true
+			w.ftn(l, 0, n)
+			p := packet{tos: precedence << 5}
+			w.expectLabelled(w.send(p.bytes(), skbuff{}), verdictRedirect,
+				labelled(p.behind(1, mac(2), mac(1)), entry{101, 63, class}), l.passed(1))
+		}
+	})
+}
+
+// A bypass takes what is reserved to a link where nothing was admitted for it.
+func TestNothingIsReservedOnABypass(t *testing.T) {
+	inWorld(t, func(w *world) {
+		l := w.line(4)
+		w.reserve(l, burst(9, 100))
+		w.change(l.out[0], func(p *Port) { p.Mode, p.Reserves = Queue, true })
+		frame := packet{}.bytes()
+		if have := w.priority(w.a, frame); have != ReservedQueue {
+			t.Errorf("class %x, want %x", have, ReservedQueue)
+		}
+		n := l.ahead(0, Label{Label: 101}, Label{Label: 500}).uniform()
+		n.Reserved, n.Reservation = true, burst(9, 100)
+		w.ftn(l, 0, n)
+		if have := w.priority(w.a, frame); have != classNone {
+			t.Errorf("by a bypass: class %x, want none", have)
+		}
+		if is := w.measured(); is.Frames != 2 {
+			t.Errorf("%+v", is)
+		}
+	})
+}
+
+// The class says that a router has measured the frame. A node's word for it does not leave its port, wherever that
+// leads.
+func TestNodesCannotSayThatTheyHaveAReservation(t *testing.T) {
+	inWorld(t, func(w *world) {
+		p, at := packet{}, skbuff{}
+		w.check(w.d.Add(w.a, Port{MTU: 1500}))
+		w.join(w.a, w.port(macB))
+		deep := func(class uint8, n int) []byte {
+			entries := make([]entry, n)
+			for i := range entries {
+				entries[i] = entry{uint32(100 + i), 64, class}
+			}
+			return labelled(p.bytes(), entries...)
+		}
+		for _, mode := range []Mode{Peer, Queue, Kernel} {
+			for name, mac := range map[string][6]byte{"a node": macA, "a queue": {}} {
+				w.name = fmt.Sprintf("mode %d, from %s", mode, name)
+				w.change(w.a, func(p *Port) { p.Mode, p.MAC = mode, mac })
+				want := uint8(ReservedClass)
+				if name == "a node" {
+					want = 0
+				}
+				for _, n := range []int{1, 3, 64} {
+					have := w.send(deep(ReservedClass, n), at)
+					if !cmp.Equal(have.Frame, deep(want, n)) {
+						w.Errorf("%d labels: verdict %d, %x", n, have.Verdict, have.Frame)
+					}
+				}
+				if have := w.send(deep(3, 3), at); !cmp.Equal(have.Frame, deep(3, 3)) {
+					w.Errorf("another class: %x", have.Frame)
+				}
+			}
+		}
+	})
+}
+
+// What routers send into a LAN enters at their port anew, as if their node had sent it: by its mark, it keeps the
+// class.
+func TestWhatRoutersSendIntoALANKeepsItsReservation(t *testing.T) {
+	inWorld(t, func(w *world) {
+		l := w.line(4)
+		w.reserve(l, burst(9, 100))
+		w.change(l.out[0], func(p *Port) { p.Mode = Kernel })
+		var left skbuff
+		opts := ebpf.RunOptions{Data: packet{}.bytes(), DataOut: make([]byte, 256),
+			Context: &skbuff{Ifindex: uint32(w.a)}, ContextOut: &left}
+		must(w.d.programs.PortIngress.Run(&opts))
+		sent := opts.DataOut
+		w.change(w.a, func(p *Port) { p.Mode = Kernel }) // in the place of that port, which has no device here
+		for mark, want := range map[uint32][]byte{
+			left.Mark: sent, left.Mark &^ 0x8000: without(sent), 0: without(sent),
+		} {
+			opts := ebpf.RunOptions{Data: sent, DataOut: make([]byte, len(sent)),
+				Context: &skbuff{Ifindex: uint32(w.a), Mark: mark}}
+			verdict := must(w.d.programs.PortIngress.Run(&opts))
+			if verdict != verdictOK || !cmp.Equal(opts.DataOut, want) {
+				w.Errorf("mark %x: verdict %d, %x, want %x", mark, verdict, opts.DataOut, want)
+			}
+		}
+	})
+}
+
+// without takes the traffic class off the first label.
+func without(frame []byte) []byte {
+	out := bytes.Clone(frame)
+	out[16] &^= 0xe
+	return out
+}
+
+// A packet program is its node's, in tc and in XDP.
+func TestPacketProgramsCannotSayThatTheyHaveAReservation(t *testing.T) {
+	inTCProgramWorld(t, func(w *world, n *node.Nodes) {
+		w.check(w.d.Add(w.a, Port{MTU: 1500, External: true}))
+		in, out, end := w.port(mac(2)), w.port(mac(3)), w.port(macB)
+		w.join(w.a, in)
+		w.join(out, end)
+		w.check(n.Set("x", made(w.compile(forward), in, out)))
+		w.check(w.d.AttachPortLineCard(w.a, true))
+		defer func() { w.check(w.d.DetachPortLineCard(w.a)) }()
+		w.check(w.d.AllowXDPToPort(end, end))
+		p := packet{to: macB}
+		frame := labelled(p.bytes(), entry{100, 64, 3}, entry{101, 64, ReservedClass})
+		arrives := arrival{end, unix.PACKET_HOST, labelled(p.bytes(), entry{100, 64, 3}, entry{101, 64, 0})}
+		w.name = "by tc"
+		w.expectReceived(frame, arrives)
+		w.name = "by XDP"
+		w.handover()
+		w.expectReceived(frame, arrives)
 	})
 }
 

@@ -92,9 +92,12 @@ var upgrades = map[string]upgrade{
 	objectMapUdpOwners: {nodesSince, rebuilt}, // until then the kernel has what comes to UDP ports
 
 	objectMapLabels:       {15, rebuilt}, // until then what carries labels is dropped
-	objectMapLabelStacks:  {18, reset},
+	objectMapLabelStacks:  {21, reset},
 	objectMapReservations: {18, rebuilt}, // until then what LSPs carry is best effort
 	objectMapLabelRules:   {19, rebuilt}, // until then frames go by their routes
+
+	objectMapLabelShortcuts: {21, rebuilt}, // when it is opened; until then labels are looked for in the table
+	objectMapLabelCells:     {21, rebuilt},
 
 	objectMapUnwalkedFrames: {17, reset},
 	objectMapUnwalkedFull:   {17, reset},

@@ -38,22 +38,26 @@ static __always_inline void read_header_key(const struct frame *f, struct packet
 	const struct header *h = &f->header;
 	const bool ip4 = is_ip4(h);
 	const __u32 above = ETH_HLEN + (ip4 ? sizeof(h->ip4) : sizeof(h->ip6));
+	const __be16 *ports = NULL;
 
 	if (ip4)
 		read_ip4_key(&h->ip4, k);
 	else
 		read_ip6_key(&h->ip6, k);
 	if (has_ports(k->protocol) && f->length >= above + sizeof(h->above4.ports))
-		set_ports(k, ip4 ? h->above4.ports : h->above6.ports);
+		ports = ip4 ? h->above4.ports : h->above6.ports;
+	if (ports && (ports[0] | ports[1])) /* behind four labels, the copy does not have those of IPv6 (expose_ip()) */
+		set_ports(k, ports);
 }
 
 /* Is there an LSP for the FTN that leads on? */
 static __always_inline bool leads_on(__u32 space, __u32 ftn, __u32 at)
 {
-	struct label_key key = {.space = space, .label = FTN | ftn};
-	const struct nhlfe *n = bpf_map_lookup_elem(&labels, &key);
+	const struct nhlfe *n = find_nhlfe(space, FTN | ftn);
+	__u32 port = n ? n->port : at;
+	const struct leg *out = port != at ? find_leg(port) : NULL;
 
-	return n && n->port != at;
+	return out && out->flags & LEG_UP;
 }
 
 /* What bpf_loop() hands to its callback has to be on the stack. */

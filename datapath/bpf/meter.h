@@ -65,6 +65,21 @@ static __always_inline void owe_tokens(__u64 *bucket, __u64 cost, __u64 now)
 	__sync_fetch_and_add(bucket, cost);
 }
 
+/*
+ * Takes so much off a bucket or a counter again. Not where there is less: then user space has written it meanwhile, and
+ * it begins anew.
+ */
+static __always_inline void take_back(__u64 *of, __u64 much)
+{
+	__u64 was;
+
+	for (int i = 0; i < 4; i++) {
+		was = *(volatile __u64 *)of;
+		if (was < much || __sync_val_compare_and_swap(of, was, was - much) == was)
+			return;
+	}
+}
+
 /* Is there room for so many frames of so many bytes in all? If so, they are taken. now: ns of a monotonic clock. */
 static __always_inline bool conforms(struct meter *m, __u64 frames, __u64 bytes, __u64 now)
 {

@@ -24,6 +24,7 @@
 #include "frame.h"
 #include "header.h"
 #include "hop.h"
+#include "label_table.h"
 #include "needs.h"
 #include "ports.h"
 #include "punt.h"
@@ -31,53 +32,6 @@
 #include "reserve.h"
 
 #define MAX_LABELS 4 /* datapath.MaxLabels; that are taken off a frame, and that stand on it in their place */
-#define MAX_PUSHES 3 /* of one NHLFE */
-#define MAX_NHLFES 262144
-
-/* Numbers that no label has are those of NHLFEs for frames that get their first labels: 1 << 20, plus nexthop.ftn. */
-#define FTN (1u << 20)
-
-struct label_key {
-	__u32 space; /* of the router: router.space */
-	__u32 label;
-};
-
-enum label_operation {
-	LABEL_NONE = 0,
-	LABEL_POP,    /* off, and on at this router with what is below: another label, or IP */
-	LABEL_SWITCH, /* off, `pushes` on, and to the next hop; without pushes, this is the penultimate hop */
-};
-
-enum label_flags {
-	LABEL_UNIFORM = 1, /* TTL is handed on from header to header (RFC 3443, 2.1); else the model is the pipe */
-	LABEL_KEEP_TC = 2, /* labels get the traffic class of what they replace or stand on: of IP, the precedence */
-	LABEL_RESERVED = 4, /* the LSP has a reservation: reserve.h. An FTN's is metered */
-};
-
-/* Next hop label forwarding entry. */
-struct nhlfe {
-	__u8 mac[ETH_ALEN]; /* of the next hop: begins a word (readdress()) */
-	__u8 operation;	    /* enum label_operation */
-	__u8 flags;	    /* enum label_flags */
-	__u32 port;	    /* by which it leaves */
-	__u32 in;	    /* by which it must come; 0: by any of the router's */
-	__u8 ttl;	    /* of labels that are pushed, in the pipe model */
-	__u8 pushes;
-	__u16 pad;
-	__u32 push[MAX_PUSHES]; /* label << 12 | traffic class << 9, the lowest first */
-} __attribute__((aligned(8)));
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_NHLFES);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(pinning, LIBBPF_PIN_BY_NAME);
-	__type(key, struct label_key);
-	__type(value, struct nhlfe);
-} labels SEC(".maps");
-
-/* What every router does with the labels that say nothing but what is behind them. */
-static const struct nhlfe explicit_null = {.operation = LABEL_POP, .flags = LABEL_UNIFORM};
 
 /* What has become of the labels that a frame came with, and of its IP header. */
 struct label_edit {
@@ -96,9 +50,10 @@ struct label_stack {
 	__u32 arrived;		/* and frame.packet */
 	__u32 room;		/* of what is too big: of what length it would fit, as it came */
 	__u32 used;		/* the frame has labels, or had */
-	__u32 unmeasured;	/* a node itself has sent it with labels: no router has measured it */
 	__u32 aged; /* hops that the header's TTL does not have to be lowered for any more */
 	__u32 sum;  /* of what was popped, to be added to a sum of the frame */
+	/* The entry that it is switched by, copied: what the table's becomes meanwhile does not matter. */
+	struct nhlfe by;
 	/* The last reservation that it was measured by: its number, 0 where there was none; and what was noted. */
 	__u32 within;
 	__u64 measured, frames, bytes;
@@ -130,7 +85,25 @@ static __always_inline void begin_stack(struct label_stack *s, bool hidden)
 	s->aged = 0;
 	s->sum = 0;
 	s->measured = 0;
-	s->unmeasured = 0;
+}
+
+/*
+ * Copies what the space has for a label, or for an FTN. What has been found may be written anew while a program looks at
+ * it: the kernel gives the memory of a hash's entry to the next one at once (since Linux 6.1). Returns false where there
+ * is none.
+ */
+__noinline int read_nhlfe(__u32 space, __u32 label)
+{
+	struct label_stack *s = find_label_stack();
+	const struct nhlfe *n;
+
+	if (!with_mpls || !s)
+		return false;
+	n = find_nhlfe(space, label);
+	if (!n)
+		return false;
+	s->by = *n;
+	return true;
 }
 
 #define ENTRY_LABEL(e) ((e) >> 12)
@@ -354,27 +327,14 @@ static __always_inline enum punt drop_labelled(struct frame *f, enum reason why)
 	return DROPPED;
 }
 
-/*
- * Has the node at which the link begins sent the frame, as it is? Else it comes out of a queue or a tunnel, which have no
- * node, as the last router of the walk has sent it.
- */
-static __always_inline bool sent_by_node(const struct frame *f)
-{
-	const struct port *p = find_port(f->from);
-
-	return p && !p->external && (*(const __u32 *)p->mac | *(const __u16 *)(p->mac + 4));
-}
-
 /* What becomes of a frame with this label on top. CONTINUE: it has left the router, or is to be looked at again. */
-static __always_inline enum reason switch_by(struct frame *f, struct label_stack *s, const struct leg *in,
-					     const struct nhlfe *n, __u32 entry)
+static __always_inline enum reason switch_by(struct frame *f, struct label_stack *s, const struct leg *in, __u32 entry)
 {
+	const struct nhlfe *n = &s->by;
 	bool sends = n->operation == LABEL_SWITCH, uniform = n->flags & LABEL_UNIFORM;
 	const struct leg *out = NULL;
 	enum reason why = CONTINUE;
 	__u32 left = ENTRY_TTL(entry) - 1;
-	/* Class 5 says that the frame was measured where its LSP begins: nobody else can say so. */
-	__u32 below = s->unmeasured && n->flags & LABEL_RESERVED ? entry & ~(__u32)ENTRY_TC : entry;
 
 	if (sends) {
 		if (ENTRY_TTL(entry) <= 1)
@@ -387,7 +347,7 @@ static __always_inline enum reason switch_by(struct frame *f, struct label_stack
 	}
 	if (n->pushes) {
 		pop_top(f, s, entry);
-		if (!push_all(f, s, n, below, left, uniform ? left : n->ttl))
+		if (!push_all(f, s, n, entry, left, uniform ? left : n->ttl))
 			return REASON_LABEL_STACK;
 	} else {
 		why = take_off(f, s, entry, uniform, sends);
@@ -395,7 +355,7 @@ static __always_inline enum reason switch_by(struct frame *f, struct label_stack
 	if (why != CONTINUE || !out)
 		return why;
 	why = leave_router(f, s, n, out);
-	f->reserved = is_reserved(n, below);
+	f->reserved = is_reserved(n, entry);
 	return why;
 }
 
@@ -403,12 +363,10 @@ static __always_inline enum reason switch_by(struct frame *f, struct label_stack
 __noinline int switch_label(struct frame *f)
 {
 	struct label_stack *s = with_mpls ? find_label_stack() : NULL;
-	struct label_key key = {};
-	const struct nhlfe *n;
 	const struct router *r;
 	const struct leg *in;
 	enum reason why;
-	__u32 at, router;
+	__u32 at, router, label;
 	__u64 top;
 
 	if (!f || !s || f->tagged)
@@ -427,7 +385,6 @@ __noinline int switch_label(struct frame *f)
 		if (f->segment)
 			return drop_labelled(f, REASON_SUPER_FRAME);
 		begin_stack(s, true);
-		s->unmeasured = sent_by_node(f);
 		f->packet = f->length - ETH_HLEN;
 	}
 	if (f->why != AGAIN) {
@@ -437,29 +394,28 @@ __noinline int switch_label(struct frame *f)
 	top = read_top(f, s);
 	if (top == NO_ENTRY)
 		return drop_labelled(f, REASON_LABEL_STACK);
-	key.space = r->space;
-	key.label = ENTRY_LABEL(top);
-	if (key.label == LABEL_ROUTER_ALERT)
+	label = ENTRY_LABEL(top);
+	if (label == LABEL_ROUTER_ALERT)
 		return drop_labelled(f, REASON_ROUTER_ALERT);
-	if (key.label == LABEL_IPV4_NULL || key.label == LABEL_IPV6_NULL) {
-		n = &explicit_null;
-	} else {
-		n = bpf_map_lookup_elem(&labels, &key);
-		if (!n || (n->in && n->in != at))
-			return drop_labelled(f, REASON_UNKNOWN_LABEL);
-	}
-	why = switch_by(f, s, in, n, top);
+	if (label == LABEL_IPV4_NULL || label == LABEL_IPV6_NULL)
+		s->by = explicit_null;
+	else if (!read_nhlfe(r->space, label) || (s->by.in && s->by.in != at))
+		return drop_labelled(f, REASON_UNKNOWN_LABEL);
+	why = switch_by(f, s, in, top);
 	if (why != CONTINUE)
 		return drop_labelled(f, why);
-	return n->operation == LABEL_SWITCH ? WALK_ON : AGAIN;
+	return s->by.operation == LABEL_SWITCH ? WALK_ON : AGAIN;
 }
 
-/* The traffic class that labels have over IP: its precedence (RFC 3270, 4.1 has no other default for E-LSPs). */
+/*
+ * The traffic class that labels have over IP: its precedence (RFC 3270, 4.1 has no other default for E-LSPs). But that of
+ * reservations says that a frame was measured, and IP does not say so: that precedence gets the class below.
+ */
 static __always_inline __u32 class_of_ip(const struct header *h)
 {
 	__u8 precedence = is_ip4(h) ? h->ip4.tos >> 5 : h->ip6.priority >> 1;
 
-	return (__u32)precedence << 9;
+	return (__u32)(precedence == RESERVED_CLASS ? RESERVED_CLASS - 1 : precedence) << 9;
 }
 
 /* Hops for which the TTL of IP is still to be lowered. */
@@ -485,18 +441,19 @@ static __always_inline __u32 plain_before(const struct frame *f)
  * Which traffic class does the frame get by its reservation, in an entry of labels? NO_ENTRY: it is dropped. Programs of
  * XDP do not measure, for the frame may be left to those of tc, which do.
  */
-static __always_inline __u64 class_by_reservation(struct frame *f, struct label_stack *s, const struct nhlfe *n,
-						  const struct label_key *key)
+static __always_inline __u64 class_by_reservation(struct frame *f, struct label_stack *s, __u32 space, __u32 ftn)
 {
-	const __u32 more = n->pushes * sizeof(__be32);
+	const __u32 more = s->by.pushes * sizeof(__be32);
 	int is;
 
 	if (f->untraced)
 		return NO_ENTRY;
-	s->measured = (__u64)key->space << 32 | key->label;
+	s->measured = (__u64)space << 32 | FTN | ftn;
 	s->frames = frames_of(f);
 	s->bytes = reserved_bytes(f, more);
 	is = measure(f, s->measured, more);
+	if (is == MEASURED_BY_NOBODY)
+		s->measured = 0;
 	s->within = is == MEASURED_WITHIN;
 	if (is == MEASURED_DROPPED)
 		return NO_ENTRY;
@@ -510,7 +467,6 @@ static __always_inline __u64 class_by_reservation(struct frame *f, struct label_
 __noinline int impose_labels(struct frame *f, __u32 ftn)
 {
 	struct label_stack *s = with_mpls ? find_label_stack() : NULL;
-	struct label_key key = {};
 	const struct router *r;
 	const struct nhlfe *n;
 	const struct leg *in, *out;
@@ -527,10 +483,8 @@ __noinline int impose_labels(struct frame *f, __u32 ftn)
 	r = bpf_map_lookup_elem(&routers, &router);
 	if (!r)
 		return PUNT_INCONSISTENT;
-	key.space = r->space;
-	key.label = FTN | ftn;
-	n = bpf_map_lookup_elem(&labels, &key);
-	if (!n || n->operation != LABEL_SWITCH || !n->pushes)
+	n = &s->by;
+	if (!read_nhlfe(r->space, FTN | ftn) || n->operation != LABEL_SWITCH || !n->pushes)
 		return PUNT_INCONSISTENT;
 	out = find_way(n, router);
 	if (!out)
@@ -545,7 +499,7 @@ __noinline int impose_labels(struct frame *f, __u32 ftn)
 		return plain_before(f) ? drop_labelled(f, REASON_SUPER_FRAME) : PUNT_SUPER_FRAME;
 	class = class_of_ip(&f->header);
 	if (n->flags & LABEL_RESERVED) {
-		class = class_by_reservation(f, s, n, &key);
+		class = class_by_reservation(f, s, r->space, ftn);
 		if (class == NO_ENTRY)
 			return drop_labelled(f, REASON_RESERVATION_EXCEEDED);
 	}
@@ -556,7 +510,8 @@ __noinline int impose_labels(struct frame *f, __u32 ftn)
 	if (!push_all(f, s, n, below, first, first))
 		return drop_labelled(f, REASON_LABEL_STACK);
 	depart(f, n->port, *(const word *)n->mac, out);
-	f->reserved = is_reserved(n, below);
+	/* By a bypass, of a link that has failed: nothing was admitted there. */
+	f->reserved = n->pushes == 1 && is_reserved(n, below);
 	s->aged = f->hops;
 	return WALK_ON;
 }

@@ -69,12 +69,18 @@ struct {
  * XDP it is in the record of the frame.
  */
 #define MARK_OURS 0x70670000 /* "pg" */
-#define MARK_COUNT 0xffff
+#define MARK_ROUTERS 0x8000  /* routers have sent it, and not the node whose port it enters (sent.h) */
+#define MARK_COUNT 0x7fff
 #define MAX_MET 255 /* as many nodes as IP's hop limit allows */
 
 static __always_inline __u32 programs_met(const struct __sk_buff *skb)
 {
 	__u32 mark = skb->mark;
 
-	return (mark & ~MARK_COUNT) == MARK_OURS ? mark & MARK_COUNT : 0;
+	return (mark & ~(MARK_ROUTERS | MARK_COUNT)) == MARK_OURS ? mark & MARK_COUNT : 0;
+}
+
+static __always_inline bool by_routers(const struct __sk_buff *skb)
+{
+	return (skb->mark & ~MARK_COUNT) == (MARK_OURS | MARK_ROUTERS);
 }

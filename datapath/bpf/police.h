@@ -65,6 +65,6 @@ __noinline int give_back(struct frame *f, __u32 port)
 		return 0;
 	m = bpf_map_lookup_elem(&meters, &number);
 	if (m && m->per_byte)
-		__sync_fetch_and_add(&m->bytes_full, -(m->per_byte * bytes_of(f) >> METER_SCALE));
+		take_back(&m->bytes_full, m->per_byte * bytes_of(f) >> METER_SCALE);
 	return 0;
 }

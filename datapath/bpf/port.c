@@ -32,7 +32,9 @@ int port_ingress(struct __sk_buff *skb)
 	init_frame(skb, f);
 	if (with_queues && with_programs && programs_met(skb)) /* it enters anew (node.c) */
 		f->queue = skb->tc_index;
-	why = cross(f);
+	why = believe_no_class(skb, f);
+	if (why == CONTINUE)
+		why = cross(f);
 	if (with_programs && why == REASON_UNKNOWN_PORT && node_of_tap(skb->ifindex))
 		bpf_tail_call(skb, &walks, SLOW_INJECT);
 	if (why == CONTINUE)
@@ -63,7 +65,9 @@ static __always_inline int continue_walk(struct __sk_buff *skb, struct frame *f)
 	}
 	f->from = from;
 	f->queue = queue;
-	why = cross(f);
+	why = believe_no_program(skb);
+	if (why == CONTINUE)
+		why = cross(f);
 	if (why == CONTINUE)
 		why = pass_nodes(skb, f);
 	return leave(skb, f, why);

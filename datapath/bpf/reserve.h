@@ -49,6 +49,7 @@ enum measured {
 	MEASURED_WITHIN,
 	MEASURED_EXCESS, /* goes on as best effort */
 	MEASURED_DROPPED,
+	MEASURED_BY_NOBODY, /* there is no such reservation: as best effort, and it is not counted */
 };
 
 /* Frames shorter than Ethernet's shortest count as that (the minimum policed unit of RFC 2212): they are work, too. */
@@ -71,10 +72,10 @@ __noinline int measure(struct frame *f, __u64 number, __u32 more)
 	__u64 frames, bytes;
 
 	if (!with_mpls || !f)
-		return MEASURED_EXCESS;
+		return MEASURED_BY_NOBODY;
 	r = bpf_map_lookup_elem(&reservations, &number);
 	if (!r)
-		return MEASURED_EXCESS;
+		return MEASURED_BY_NOBODY;
 	frames = frames_of(f);
 	bytes = reserved_bytes(f, more);
 	if (conforms(&r->meter, frames, bytes, coarse_clock(f))) { /* buckets hold 100 ms */
@@ -87,7 +88,10 @@ __noinline int measure(struct frame *f, __u64 number, __u32 more)
 	return r->excess == EXCESS_DROPPED ? MEASURED_DROPPED : MEASURED_EXCESS;
 }
 
-/* Takes back what measure() has noted: the frame has not left, and comes again in another shape. */
+/*
+ * Takes back what measure() has noted: the frame has not left, and comes again in another shape. If the reservation was
+ * written meanwhile, its bucket is full, and nothing is to be given back.
+ */
 __noinline int forget_measure(__u64 number, bool within, __u64 frames, __u64 bytes)
 {
 	struct reservation *r;
@@ -98,12 +102,12 @@ __noinline int forget_measure(__u64 number, bool within, __u64 frames, __u64 byt
 	if (!r)
 		return 0;
 	if (!within) {
-		__sync_fetch_and_add(&r->excess_frames, -frames);
-		__sync_fetch_and_add(&r->excess_bytes, -bytes);
+		take_back(&r->excess_frames, frames);
+		take_back(&r->excess_bytes, bytes);
 		return 0;
 	}
-	__sync_fetch_and_add(&r->frames, -frames);
-	__sync_fetch_and_add(&r->bytes, -bytes);
-	__sync_fetch_and_add(&r->meter.bytes_full, -(r->meter.per_byte * bytes >> METER_SCALE));
+	take_back(&r->frames, frames);
+	take_back(&r->bytes, bytes);
+	take_back(&r->meter.bytes_full, r->meter.per_byte * bytes >> METER_SCALE);
 	return 0;
 }

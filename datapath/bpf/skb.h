@@ -17,6 +17,7 @@
 #include "needs.h"
 #include "node.h"
 #include "reasons.h"
+#include "sent.h"
 #include "shrink.h"
 #include "unfinished.h"
 #include "unwalked.h"
@@ -187,10 +188,11 @@ static long give_back_pass(__u32 i, struct turn *t)
 
 /*
  * A super-frame that would leave with labels on, or get them before a queue, goes round by the device that makes single
- * frames of it, if there is one before the router where it came in; else it is dropped. The kernel cuts behind labels only where it has MPLS.
+ * frames of it, if there is one before the router where it came in; else it is dropped. The kernel cuts behind labels
+ * only where it has MPLS.
  * (One that has got labels and lost them again on its way is like any other.) Behind the device, the frames come to all
- * policers but the first again, and to the meter of the last LSP. What is given back to policers is more than was taken
- * by labels that were not on yet.
+ * policers but the first again, and to the meters of all LSPs, of which the last gives back what it took. What is given
+ * back to policers is more than was taken by labels that were not on yet.
  */
 __noinline int cut_before_labels(struct frame *f)
 {
@@ -213,10 +215,12 @@ __noinline int cut_before_labels(struct frame *f)
 	return TC_ACT_SHOT;
 }
 
-/* Is it a super-frame that cannot leave, and came without labels? */
+/* Is it a super-frame that routers have refused, or cannot leave so, and that came without labels? */
 static __always_inline bool ends_cut(const struct frame *f, enum reason why)
 {
-	return why == CONTINUE ? f->edit.takes != f->edit.puts : why == REASON_SUPER_FRAME && !is_labelled(f);
+	if (why == CONTINUE)
+		return f->edit.takes != f->edit.puts;
+	return why == REASON_SUPER_FRAME && f->why == DROPPED && !is_labelled(f);
 }
 
 /* The one exit. A frame that is to wait gets its class when its header is what the last node would have sent. */
@@ -246,7 +250,10 @@ static __always_inline int leave(struct __sk_buff *skb, struct frame *f, enum re
 		classify(skb, f->from, f->queue, with_mpls && f->reserved);
 	switch (f->mode) {
 	case MODE_KERNEL: /* the bridge takes frames that came in at the port: this one did, or is to look so */
-		return f->from != skb->ifindex ? bpf_redirect(f->from, BPF_F_INGRESS) : TC_ACT_OK;
+		if (f->from == skb->ifindex)
+			return TC_ACT_OK;
+		skb->mark = MARK_OURS | MARK_ROUTERS | programs_met(skb);
+		return bpf_redirect(f->from, BPF_F_INGRESS);
 	case MODE_TUNNEL:
 		return into_tunnel(skb, f, false);
 	case MODE_PEER:

@@ -22,6 +22,7 @@
 #include "link.h"
 #include "outer.h"
 #include "outer_route.h"
+#include "sent.h"
 #include "tunnel.h"
 #include "udp.h"
 #include "xdp.h"
@@ -392,6 +393,10 @@ int walk_on_xdp(struct xdp_md *ctx)
 	clear_frame(f, true);
 	f->length = f->longest = bpf_xdp_get_buff_len(ctx);
 	f->split = false;
+	if (!take_off_class_xdp(ctx)) {
+		count_drop(h.port, REASON_NO_MEMORY);
+		return XDP_DROP;
+	}
 	verdict = walk_on_through(ctx, f);
 	if (verdict == XDP_PASS)
 		verdict = hand_over(ctx, &h);

@@ -74,6 +74,16 @@ func (m *Memory) Release(number int, chunk *ebpf.Map) {
 // kernel/bpf/syscall.c). The first chunk must be there.
 func (m *Memory) Wait() error { return m.chunks.Put(uint32(0), m.first) }
 
+// WaitForPrograms returns when no program runs any more that was running before, whatever maps it reads: by
+// membarrier(2), whose command for all processes is synchronize_rcu() in the kernel.
+func WaitForPrograms() error {
+	const global = 1 // MEMBARRIER_CMD_GLOBAL
+	if _, _, errno := unix.Syscall(unix.SYS_MEMBARRIER, global, 0, 0); errno != 0 {
+		return fmt.Errorf("wait for programs: %w", errno)
+	}
+	return nil
+}
+
 // Close lets go of all memory.
 func (m *Memory) Close() error {
 	var errs []error

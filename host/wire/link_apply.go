@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pergola-net/pergola/datapath"
+	"github.com/pergola-net/pergola/datapath/mapmem"
 	"github.com/pergola-net/pergola/host/undo"
 	"github.com/pergola-net/pergola/host/wiring"
 	"github.com/pergola-net/pergola/kernel/netns"
@@ -273,16 +274,11 @@ func (s *HostNetwork) lowerQueues(r *reading, l wiring.Link, want wiring.Layout)
 		lowered = true
 	}
 	if lowered {
-		awaitPrograms()
+		// Some kernels do not offer it (nohz_full): then the frames that programs have at that moment get the
+		// default class.
+		_ = mapmem.WaitForPrograms()
 	}
 	return nil
-}
-
-// awaitPrograms returns when programs of the data path have ended that read maps before. Some kernels do not offer it
-// (nohz_full): then the frames that these programs have at that moment get the default class.
-func awaitPrograms() {
-	const global = 1 // MEMBARRIER_CMD_GLOBAL, which is synchronize_rcu()
-	_, _, _ = unix.Syscall(unix.SYS_MEMBARRIER, global, 0, 0)
 }
 
 // setRecords directs frames: first at queue devices, then at the ends of the link.
