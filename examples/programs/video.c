@@ -7,32 +7,32 @@
  *	priority 1 broken=1 -> drop			nobody can decode it
  *	priority 1 frame=0/0xfe -> send 2 queue 1	what is no video (0), and key frames (1)
  *	priority 1 frame=2/0xfe -> send 2 queue 2	the first two difference frames after a key frame (2, 3)
- *	any -> send 2 queue 3				later ones, which fewer frames depend on
+ *	any -> send 2 queue 3				later ones, on which fewer frames depend
  *
  * What no filter matches takes queue 0. What comes by interface 2 leaves by 1 as it came.
  *
- * A TS packet in which a PES packet of video begins is the beginning of a frame: of a key frame if its adaptation field
- * has the random_access_indicator, and else of a difference frame. Packets of that PID which follow belong to it. Only
- * the first TS packet of an RTP packet is looked at, as the window ends in the second one: a sender has to begin each
- * frame in an RTP packet of its own. All else is no video: sound, tables, other protocols, IPv4 with options, fragments,
- * RTP with extensions, scrambled TS, what is malformed, and flows for which there is no room.
+ * A frame begins where a PES packet of video does: a key frame if the adaptation field has random_access_indicator,
+ * and a difference frame if not. Packets of that PID which follow belong to it. Only the first TS packet of an RTP
+ * packet is looked at, as the window ends in the second one, so a sender has to begin each frame in an RTP packet of
+ * its own. All else is no video: sound, tables, other protocols, IPv4 with options, fragments, RTP with extensions,
+ * scrambled TS, what is malformed, and flows for which there is no room.
  *
- * A difference frame is no use without the frames before it. The program knows by sequence numbers what was lost before
- * it came here: then what follows in that group is `broken`, up to the next key frame. It does not know what was in the
- * packet that is missing (it may have been sound); packets that come late count as lost first, so that a node like this,
- * which reorders packets among its queues, is better the last one of its kind on a path. And it does not know what its
- * own queues drop: programs do not see a backlog. So each queue should have room for the frames of a group that it is
- * for, and frames that more others depend on should have a queue that is served before.
+ * A difference frame is of no use without the frames before it. By sequence numbers the program knows that packets
+ * were lost before they came here: the difference frames that follow, up to the next key frame, are `broken`. What was
+ * in such a packet it does not know (it may have been sound), nor whether it comes later; a node like this, which
+ * reorders packets among its queues, should be the last one of its kind on a path. Nor does it know what its own queues
+ * drop, as programs do not see a backlog. So a queue should have room for all frames of a group that are for it, and
+ * frames on which more others depend should have a queue that is served first.
  */
 #include <pergola/headers.h>
 #include <pergola/program.h>
 
-#define FLOWS 256	       /* that are followed at the same time; a power of two */
-#define IDLE 5000000000ULL     /* ns without a frame, after which another flow may take a flow's element */
-#define MISORDER 100	       /* packets; what is later than that is a new beginning (RFC 3550, appendix A.1) */
+#define FLOWS 256	   /* that are followed at the same time; a power of two */
+#define IDLE 5000000000ULL /* ns without a frame, after which another flow may take a flow's element */
+#define MISORDER 100	   /* packets; what is later than that is a new beginning (RFC 3550, appendix A.1) */
 #define TS_SIZE 188
-#define TYPE_MP2T 33	       /* RTP's payload type (RFC 3551) */
-#define VIDEO_STREAM 0xe0      /* stream_id of PES: 0xe0 to 0xef (ISO/IEC 13818-1, table 2-22) */
+#define TYPE_MP2T 33	   /* RTP's payload type (RFC 3551) */
+#define VIDEO_STREAM 0xe0  /* stream_id of PES: 0xe0 to 0xef (ISO/IEC 13818-1, table 2-22) */
 
 struct udp_header {
 	struct port_numbers ports;
@@ -57,8 +57,15 @@ struct ts_header {
 	uint8_t adaptation_flags;
 };
 
-enum { TS_SYNC = 0x47, TS_ERROR = 0x80, TS_BEGINS = 0x40, TS_SCRAMBLED = 0xc0, TS_ADAPTATION = 0x20, TS_PAYLOAD = 0x10,
-       TS_RANDOM_ACCESS = 0x40 };
+enum {
+	TS_SYNC = 0x47,
+	TS_ERROR = 0x80, /* in pid_high */
+	TS_BEGINS = 0x40,
+	TS_SCRAMBLED = 0xc0, /* in control */
+	TS_ADAPTATION = 0x20,
+	TS_PAYLOAD = 0x10,
+	TS_RANDOM_ACCESS = 0x40, /* in adaptation_flags */
+};
 
 #define AT_IP PERGOLA_ETHERNET
 #define AT_UDP (AT_IP + 20)
@@ -66,14 +73,19 @@ enum { TS_SYNC = 0x47, TS_ERROR = 0x80, TS_BEGINS = 0x40, TS_SCRAMBLED = 0xc0, T
 #define AT_TS (AT_RTP + 12)
 
 PERGOLA_KEY {
-	uint8_t frame;	/* enum frame, or 2, 3, ...: the difference frame that is first, second, ... after a key frame */
+	uint8_t frame;	/* enum frame; 3, 4, ... are the second, third, ... difference frame after a key frame */
 	uint8_t broken; /* 1: of a difference frame that lacks something, or that depends on one that does */
 	uint8_t protocol;
 	uint8_t tos;
 	uint16_t port; /* destination of TCP and UDP; of fragments 0 */
 };
 
-enum frame { NO_VIDEO, KEY_FRAME, FIRST_DIFFERENCE, LAST_DIFFERENCE = 255 /* later than 253, or of an unknown number */ };
+enum frame {
+	NO_VIDEO,
+	KEY_FRAME,
+	FIRST_DIFFERENCE,
+	LAST_DIFFERENCE = 255, /* or a later one, or of an unknown number */
+};
 
 /* Where a flow is. One word, so that a core sees it before or after another one has changed it. */
 union progress {
@@ -87,9 +99,9 @@ union progress {
 };
 
 struct flow {
-	uint64_t id; /* 0: free */
-	uint64_t seen; /* ns */
-	uint64_t progress;
+	uint64_t id;	   /* 0: free */
+	uint64_t seen;	   /* ns */
+	uint64_t progress; /* union progress */
 };
 
 PERGOLA_MEMORY(struct flow, FLOWS);

@@ -4,11 +4,11 @@
   viewer CAMERA [--seconds 10] [--buffer 1] [--at-least PERCENT] [--at-least-keys PERCENT]
 
 A frame counts if all of it arrived in time: each frame is shown --buffer seconds after it would have arrived without
-any delay. A key frame can be decoded by itself; a difference frame needs all frames before it, since the last key frame.
-What cannot be decoded is not shown: the picture stands still. (Real decoders also show some of what is damaged.)
+delay. A key frame can be decoded by itself; a difference frame needs all frames before it, back to the key frame. What
+cannot be decoded is not shown: the picture stands still. (Real decoders also show some of what is damaged.)
 
-Exit status: 0; 1 if less than --at-least per cent of all frames can be decoded, or less than --at-least-keys per cent of
-the key frames; 2 if the video could not be watched.
+Exit status: 0; 1 if less than --at-least per cent of all frames can be decoded, or less than --at-least-keys per cent
+of the key frames; 2 if the video could not be watched.
 """
 import argparse
 import json
