@@ -123,7 +123,8 @@ func TestVideoIsFollowed(t *testing.T) {
 			{19, goesOn, 4, 0},
 			{20, newKey, keyFrame, 0},
 			{21, newDifference, 2, 0},
-		}, map[string]uint64{"key_frames": 2, "difference_frames": 4, "video": 10, "no_video": 3}},
+			{22, transport(videoPID, 0xef, append([]byte{0x50}, make([]byte, 178)...)...), keyFrame, 0},
+		}, map[string]uint64{"key_frames": 3, "difference_frames": 4, "video": 11, "no_video": 3}},
 		"numbers wrap": {[]videoPacket{
 			{65534, newKey, keyFrame, 0},
 			{65535, goesOn, keyFrame, 0},
@@ -228,6 +229,7 @@ func TestVideoLeavesOthersAlone(t *testing.T) {
 	set := func(at int, value ...byte) func([]byte) []byte {
 		return func(f []byte) []byte { copy(f[at:], value); return f }
 	}
+	both := func(a, b func([]byte) []byte) func([]byte) []byte { return func(f []byte) []byte { return b(a(f)) } }
 	cases := map[string]func([]byte) []byte{
 		"another Ethertype":         set(12, 0x88, 0xb5),
 		"options":                   set(ip, 0x46),
@@ -247,7 +249,10 @@ func TestVideoLeavesOthersAlone(t *testing.T) {
 		"an error in TS":            set(ts+1, 0xc1),
 		"scrambled":                 set(ts+3, 0xb0),
 		"adaptation too long":       set(ts+4, 255),
-		"adaptation leaves nothing": set(ts+4, 181),
+		"no payload":                set(ts+3, 0x20),
+		"a frame goes on":           set(ts+1, 1), // it looks as if one began
+		"a header in two packets":   both(set(ts+4, 181), set(ts+186, 0, 0, 1, 0xe0)),
+		"padding behind a datagram": both(set(ip+2, 0, 40), set(udp+4, 0, 20)),
 		"cut off":                   func(f []byte) []byte { return f[:ts+100] },
 		"a part of a TS packet":     func(f []byte) []byte { return shorten(f, 1) },
 		"no TS packet":              func(f []byte) []byte { return shorten(f, 2*188) },
@@ -310,6 +315,7 @@ func TestVideoHasRoomForSoManyFlows(t *testing.T) {
 
 // randomVideo are packets of a few flows, most of them in order, some with some bytes changed.
 func randomVideo(t *testing.T) func(random *rand.Rand) Frame {
+	t.Helper()
 	var sequences [4]int
 	return func(random *rand.Rand) Frame {
 		source := random.IntN(len(sequences))

@@ -137,8 +137,7 @@ PERGOLA_INLINE_ enum unit read_ts(struct pergola_packet *packet)
 		return FOREIGN;
 	if (ts->control & TS_ADAPTATION) {
 		payload += 1 + ts->adaptation_length;
-		if (ts->adaptation_length)
-			flags = ts->adaptation_flags;
+		flags = ts->adaptation_flags; /* of an empty field: the first byte of a PES packet, 0 */
 	}
 	if (!(ts->control & TS_PAYLOAD) || !(ts->pid_high & TS_BEGINS))
 		return GOES_ON;
