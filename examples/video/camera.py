@@ -10,6 +10,7 @@ and difference frames of --difference packets. Each frame begins in an RTP packe
 follows it. The tables (PAT, PMT) stand before key frames.
 """
 import argparse
+import contextlib
 import json
 import random
 import select
@@ -121,10 +122,10 @@ def play(options, connection, viewer):
     connection.settimeout(10)
     words = connection.makefile("rb").readline(100).split()
     if len(words) != 3 or words[0] != b"PLAY" or not all(w.isdigit() for w in words[1:]):
-        raise ValueError("it did not say PLAY UDP-PORT SECONDS")
+        raise ValueError("a viewer says PLAY UDP-PORT SECONDS")
     port, seconds = int(words[1]), int(words[2])
     if not 1 <= port <= 65535 or not 1 <= seconds <= MOST_SECONDS:
-        raise ValueError(f"it asked for port {port} and {seconds} s; {MOST_SECONDS} s is the most")
+        raise ValueError(f"a video has 1 to {MOST_SECONDS} seconds, and goes to a port of 1 to 65535")
     frames = seconds * options.rate
     stream = Stream(options, (viewer, port))
     tell(connection, frames=frames, keys=-(-frames // options.group), rate=options.rate, pts=FIRST_PTS)
@@ -132,7 +133,7 @@ def play(options, connection, viewer):
     for n in range(frames):
         time.sleep(max(0, begin + n / options.rate - time.monotonic()))
         if select.select([connection], [], [], 0)[0]:
-            raise ValueError("it left before the end")
+            raise ValueError("the viewer left before the end")
         stream.send(n)
     tell(connection, sent=stream.sent, held=stream.held)
     print(f"{viewer}: {frames} frames, {stream.sent} packets sent", flush=True)
@@ -143,25 +144,37 @@ def tell(connection, **what):
 
 
 def serve(options, connection, viewer, free):
-    try:
-        with connection:
-            play(options, connection, viewer)
-    except (OSError, ValueError) as e:
-        print(f"{viewer}: {e}", file=sys.stderr, flush=True)
-    finally:
-        free.release()
+    with connection:
+        try:
+            if not free.acquire(blocking=False):
+                raise ValueError(f"{MOST_VIEWERS} viewers are watching")
+            try:
+                play(options, connection, viewer)
+            finally:
+                free.release()
+        except (OSError, ValueError) as e:
+            print(f"{viewer}: {e}", file=sys.stderr, flush=True)
+            with contextlib.suppress(OSError):
+                tell(connection, error=str(e))
+
+
+def number(most):
+    def read(text):
+        if not text.isdigit() or not 1 <= int(text) <= most:
+            raise argparse.ArgumentTypeError(f"{text} is no number from 1 to {most}")
+        return int(text)
+    return read
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, value, most in [("port", 5004, 65535), ("rate", 25, 100), ("group", 12, 1000), ("key", 20, 50),
                               ("difference", 6, 50)]:
-        parser.add_argument("--" + name, type=int, default=value, choices=range(1, most + 1), metavar="N")
+        parser.add_argument("--" + name, type=number(most), default=value, metavar="N")
     options = parser.parse_args()
     free = threading.Semaphore(MOST_VIEWERS)
     with socket.create_server(("", options.port)) as server:
         while True:
-            free.acquire()
             connection, viewer = server.accept()
             threading.Thread(target=serve, args=(options, connection, viewer[0], free), daemon=True).start()
 

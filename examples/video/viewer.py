@@ -20,7 +20,7 @@ import time
 
 CLOCK = 90000  # Hz, of PTS
 VIDEO_STREAM, SOUND_STREAM = 0xE0, 0xC0
-PATIENCE = 10  # s: to connect, and for the end of a stream that is due
+PATIENCE = 5  # s: to connect, and for the end of a stream that is due
 
 
 class Frame:
@@ -36,9 +36,9 @@ def connect(host, port):
         try:
             address = socket.getaddrinfo(host, port, socket.AF_INET, socket.SOCK_STREAM)[0][4]
             return socket.create_connection(address, PATIENCE), address[0]
-        except ConnectionRefusedError:  # it has not begun to listen
-            if time.monotonic() > until:
-                raise
+        except OSError as e:  # it may not have begun to listen
+            if not isinstance(e, ConnectionRefusedError) or time.monotonic() > until:
+                raise OSError(f"connect to {host}, TCP port {port}: {e.strerror or e}")
             time.sleep(0.1)
 
 
@@ -59,8 +59,11 @@ class Watch:
     def read_line(self):
         line = self.lines.readline(1000)
         if not line:
-            raise ConnectionError("the camera has ended the stream")
-        return json.loads(line)
+            raise ConnectionError("the camera has ended the connection")
+        said = json.loads(line)
+        if "error" in said:
+            raise ConnectionError(f"the camera says: {said['error']}")
+        return said
 
     def receive(self, options):
         """Until the end of the stream, and as long as a packet could still be in time."""
@@ -74,6 +77,8 @@ class Watch:
                     self.take(data, time.monotonic())
             elif self.camera in ready:
                 end, until = self.read_line(), time.monotonic() + options.buffer
+                if end["sent"] and not self.arrivals:
+                    print("warning: nothing of the video has arrived", file=sys.stderr)
         if not end:
             raise TimeoutError("the camera did not say that the stream has ended")
         return end
@@ -149,9 +154,9 @@ def main():
     shown = decode(good, total)
     good_keys = sum(f.key for f in good.values())
     percent = 100 * len(shown) / total
-    print(f"key frames {good_keys} of {keys}, difference frames {len(good) - good_keys} of {total - keys}, sound "
-          f"{len(sound)} of {total}; decoded {len(shown)} of {total} frames ({percent:.0f} %), the picture stood still "
-          f"for {longest_still(shown, total, rate):.2f} s at most")
+    print(f"key frames {good_keys}/{keys}, difference frames {len(good) - good_keys}/{total - keys}, "
+          f"sound {len(sound)}/{total}; decoded {len(shown)}/{total} ({percent:.0f} %), "
+          f"longest standstill {longest_still(shown, total, rate):.2f} s")
     if end["held"]:
         print(f"warning: {end['held']} packets did not fit into the camera's own buffer", file=sys.stderr)
     if percent < options.at_least or 100 * good_keys < options.at_least_keys * keys:
