@@ -16,9 +16,9 @@ import (
 
 // Filters of examples/video.yaml.
 const videoFilters = `priority 1 broken=1 -> drop
-priority 1 frame=0/0xfe -> send 2 queue 1
-priority 1 frame=2/0xfe -> send 2 queue 2
-priority 1 frame=4/0xfc -> send 2 queue 3
+priority 1 frame=0/7 -> send 2 queue 1
+priority 1 frame=2/7 -> send 2 queue 2
+priority 1 frame=4/6 -> send 2 queue 3
 any -> send 2 queue 4
 `
 
@@ -273,6 +273,27 @@ func TestVideoLeavesOthersAlone(t *testing.T) {
 		o = run(t, p, hook, Frame{Data: came, Interface: 2})
 		if o.Output != 1 || o.Queue != 0 || o.Filter != 0 || !bytes.Equal(o.Data, came) {
 			t.Errorf("%s, by the other interface: %+v", hook, o)
+		}
+	}
+}
+
+// Filters may also look at what other traffic is.
+func TestVideoKeyHasPorts(t *testing.T) {
+	p := loadVideo(t)
+	datagram := udp4(t, "198.51.100.7", 9, 100)
+	fragment := bytes.Clone(datagram)
+	fragment[14+7] = 1
+	urgent := bytes.Clone(datagram)
+	urgent[14+1] = 0xb8
+	for _, c := range []struct{ came, key []byte }{
+		{datagram, []byte{noVideo, 0, 17, 0, 2222 >> 8, 2222 & 0xff}},
+		{urgent, []byte{noVideo, 0, 17, 0xb8, 2222 >> 8, 2222 & 0xff}},
+		{fragment, []byte{noVideo, 0, 17, 0, 0, 0}},
+		{ethernet(t, macB, macA, local, 1, 2, 3), make([]byte, 6)},
+	} {
+		o := run(t, p, XDP, Frame{Data: c.came, Interface: 1})
+		if diff := cmp.Diff(c.key, o.Key[:6]); diff != "" || o.Queue != 1 {
+			t.Errorf("%x: %s\n%+v", c.came, diff, o)
 		}
 	}
 }

@@ -5,8 +5,8 @@
  * and IPv4.
  *
  *	priority 1 broken=1 -> drop			nobody can decode it
- *	priority 1 frame=0/0xfe -> send 2 queue 1	what is no video (0), and key frames (1)
- *	priority 1 frame=2/0xfe -> send 2 queue 2	the first two difference frames after a key frame (2, 3)
+ *	priority 1 frame=0/7 -> send 2 queue 1		what is no video (0), and key frames (1)
+ *	priority 1 frame=2/7 -> send 2 queue 2		the first two difference frames after a key frame (2, 3)
  *	any -> send 2 queue 3				later ones, on which fewer frames depend
  *
  * What no filter matches takes queue 0. What comes by interface 2 leaves by 1 as it came.

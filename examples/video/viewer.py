@@ -30,6 +30,10 @@ class Frame:
         self.sequence, self.number, self.key, self.packets = sequence, number, key, packets
 
 
+def warn(text):
+    print("warning: " + text, file=sys.stderr)
+
+
 def connect(host, port):
     until = time.monotonic() + PATIENCE
     while True:
@@ -67,21 +71,22 @@ class Watch:
 
     def receive(self, options):
         """Until the end of the stream, and as long as a packet could still be in time."""
-        until, end = time.monotonic() + options.seconds + PATIENCE, None
+        until, end = time.monotonic() + options.seconds + options.buffer + PATIENCE, None
         while time.monotonic() < until:
-            wait = until - time.monotonic()
-            ready = select.select([self.udp] if end else [self.udp, self.camera], [], [], max(0, wait))[0]
+            sockets = [self.udp] if end else [self.udp, self.camera]
+            ready = select.select(sockets, [], [], max(0, until - time.monotonic()))[0]
             if self.udp in ready:
                 data, sender = self.udp.recvfrom(2048)
                 if sender[0] == self.address:
                     self.take(data, time.monotonic())
             elif self.camera in ready:
                 end, until = self.read_line(), time.monotonic() + options.buffer
-                if end["sent"] and not self.arrivals:
-                    print("warning: nothing of the video has arrived", file=sys.stderr)
         if not end:
-            raise TimeoutError("the camera did not say that the stream has ended")
-        return end
+            warn("the camera did not say in time that the video has ended")
+        elif end["held"]:
+            warn(f"{end['held']} packets did not fit into the camera's own buffer")
+        if not self.arrivals:
+            warn("nothing of the video has arrived")
 
     def take(self, data, now):
         if len(data) < 12 + 188 or data[0] != 0x80 or data[1] & 0x7F != 33:
@@ -148,7 +153,7 @@ def main():
     options = parser.parse_args()
 
     watch = Watch(options)
-    end = watch.receive(options)
+    watch.receive(options)
     total, keys, rate = (watch.plan[x] for x in ("frames", "keys", "rate"))
     good, sound = watch.whole(options.buffer)
     shown = decode(good, total)
@@ -157,8 +162,6 @@ def main():
     print(f"key frames {good_keys}/{keys}, difference frames {len(good) - good_keys}/{total - keys}, "
           f"sound {len(sound)}/{total}; decoded {len(shown)}/{total} ({percent:.0f} %), "
           f"longest standstill {longest_still(shown, total, rate):.2f} s")
-    if end["held"]:
-        print(f"warning: {end['held']} packets did not fit into the camera's own buffer", file=sys.stderr)
     if percent < options.at_least or 100 * good_keys < options.at_least_keys * keys:
         sys.exit(1)
 
