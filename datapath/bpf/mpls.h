@@ -88,9 +88,9 @@ static __always_inline void begin_stack(struct label_stack *s, bool hidden)
 }
 
 /*
- * Copies what the space has for a label, or for an FTN. What has been found may be written anew while a program looks at
- * it: the kernel gives the memory of a hash's entry to the next one at once (since Linux 6.1). Returns false where there
- * is none.
+ * Copies what the space has for a label, or for an FTN. What has been found may be written anew while a program looks
+ * at it: the kernel gives the memory of a hash's entry to the next one at once (since Linux 6.1). Returns false where
+ * there is none.
  */
 __noinline int read_nhlfe(__u32 space, __u32 label)
 {
@@ -408,8 +408,8 @@ __noinline int switch_label(struct frame *f)
 }
 
 /*
- * The traffic class that labels have over IP: its precedence (RFC 3270, 4.1 has no other default for E-LSPs). But that of
- * reservations says that a frame was measured, and IP does not say so: that precedence gets the class below.
+ * The traffic class that labels have over IP: its precedence (RFC 3270, 4.1 has no other default for E-LSPs). But that
+ * of reservations says that a frame was measured, and IP does not say so: that precedence gets the class below.
  */
 static __always_inline __u32 class_of_ip(const struct header *h)
 {
