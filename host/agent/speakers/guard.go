@@ -20,6 +20,7 @@ type guard struct {
 	up     bool
 	failed bool
 	notYet time.Time // it is not asked for again before: when it has failed, or when it is not up by then
+	avoid  shunned
 }
 
 // bypassTunnel is the tunnel number of all guards: that of no LSP of the network (slice.LSP.ID).
@@ -40,8 +41,8 @@ func (r *router) guardLinks(want *Router, now time.Time, known databases) time.T
 		}
 		wait, guarded := r.guarded(index, now)
 		if !guarded {
-			r.unguard(index)
-			wait = r.guard(want, index, end, now, known.of(want))
+			avoid := r.unguard(index)
+			wait = r.guard(want, index, end, now, known.of(want), avoid)
 		}
 		due.at(wait)
 	}
@@ -56,19 +57,30 @@ func (r *router) guarded(index int, now time.Time) (until time.Time, ok bool) {
 	switch g := r.guards[index]; {
 	case g == nil:
 		return time.Time{}, false
-	case g.up && !g.failed:
+	case g.up:
 		return time.Time{}, true
+	case now.Before(g.notYet):
+		return g.notYet, true
 	default:
-		return g.notYet, now.Before(g.notYet)
+		if !g.failed { // a router on its way does not answer
+			g.avoid.addAll(g.path, now)
+		}
+		return time.Time{}, false
 	}
 }
 
-// guard asks for the bypass round a link, to the router behind it.
-func (r *router) guard(want *Router, index int, end netip.Addr, now time.Time, known *te.Database) time.Time {
+// guard asks for the bypass round a link, to the router behind it: by what is to be avoided only if there is no other
+// way.
+func (r *router) guard(want *Router, index int, end netip.Addr, now time.Time, known *te.Database,
+	avoid shunned) time.Time {
 	local := want.Interfaces[index].Prefix.Addr()
-	g := &guard{failed: true, notYet: now.Add(longestPause)}
-	path, err := known.Path(te.Request{From: want.ID, To: end, IGP: true,
-		Avoid: te.Avoid{Links: []netip.Addr{local}}})
+	g := &guard{failed: true, notYet: now.Add(longestPause), avoid: avoid}
+	q := te.Request{From: want.ID, To: end, IGP: true, Avoid: te.Avoid{Links: append(avoid.links(now), local)}}
+	path, err := known.Path(q)
+	if err != nil && len(q.Avoid.Links) > 1 {
+		q.Avoid.Links = []netip.Addr{local}
+		path, err = known.Path(q)
+	}
 	if err == nil {
 		g.path, g.failed, g.notYet = path, false, now.Add(setUpTime)
 		session := message.Session{End: end, Tunnel: bypassTunnel, Extended: local}
@@ -91,18 +103,22 @@ func (r *router) guard(want *Router, index int, end netip.Addr, now time.Time, k
 
 func (g *guard) fail(now time.Time) { g.up, g.failed, g.notYet = false, true, now.Add(longestPause) }
 
-// unguard tears the bypass round a link down, if there is one.
-func (r *router) unguard(index int) {
+// unguard tears the bypass round a link down, if there is one, and gives the links that another one is to avoid.
+func (r *router) unguard(index int) shunned {
 	r.mu.Lock()
 	g := r.guards[index]
 	delete(r.guards, index)
 	r.mu.Unlock()
-	if g == nil || g.key == (rsvp.Key{}) {
-		return
+	if g == nil {
+		return nil
+	}
+	if g.key == (rsvp.Key{}) {
+		return g.avoid
 	}
 	if err := r.speaker.Remove(g.key); err != nil && !errors.Is(err, rsvp.ErrNoLSP) {
 		r.all.log.Error("tear a bypass down", "router", r.id.String(), "error", err)
 	}
+	return g.avoid
 }
 
 // hearGuard takes an event of a bypass in; r.mu is held.
@@ -114,7 +130,13 @@ func (r *router) hearGuard(e rsvp.Event) {
 		switch e.Kind {
 		case rsvp.Up:
 			g.up, g.failed = true, false
-		case rsvp.Failed, rsvp.Down:
+		case rsvp.Failed: // one that is up stays so, unless Down comes, too
+			g.avoid.refused(&g.path, e.Error.Node, r.want.Network, r.all.now())
+			if !g.up && !g.failed {
+				g.fail(r.all.now())
+				r.all.again()
+			}
+		case rsvp.Down:
 			if !g.failed {
 				g.fail(r.all.now())
 				r.all.again()

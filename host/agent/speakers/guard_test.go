@@ -1,6 +1,7 @@
 package speakers
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -80,6 +81,65 @@ func TestLinksAreGuardedWhereAnLSPWantsIt(t *testing.T) {
 	d.Sync(d.path, ofAll(s))
 	if len(b.removed) != 4 {
 		t.Errorf("when no LSP wants them, %v are removed", b.removed)
+	}
+}
+
+// A bypass that a router refuses, or does not answer, goes by another one next. One that is up stays when it hears of an
+// error.
+func TestBypassesAvoidWhatHasFailed(t *testing.T) {
+	s := resolved(t, `name: lab
+addressing: {ipv6: false}
+nodes: {a: {routing: ospf}, b: {routing: ospf}, c: {routing: ospf}, d: {routing: ospf}}
+links: [[a, b], [a, c], [c, b], [a, d], [d, b]]
+lsps:
+  - {name: free, path: [a, b], bandwidth: 1Mbit, protect: link}
+`, nil)
+	d := newDeafs(t, map[agenttest.Entry]datapath.NHLFE{})
+	d.Sync(d.path, ofAll(s))
+	a := d.all["a"]
+	local := s.Node("a").Interface("eth1").Addresses[0].Addr()
+	count := 0
+	bypass := func() (last rsvp.Request) { // round the link to b
+		t.Helper()
+		d.at = d.at.Add(longestPause)
+		d.Sync(d.path, ofAll(s))
+		count = 0
+		for _, q := range a.bypasses() {
+			if q.Key.Session.Extended == local {
+				last = q
+				count++
+			}
+		}
+		return last
+	}
+	by := func(q rsvp.Request) string {
+		t.Helper()
+		if len(q.Route) < 2 {
+			t.Fatalf("no way: %+v", q)
+		}
+		name, _, _ := strings.Cut(routerOf(s, q.Route[0].Prefix.Addr()), ":")
+		return name
+	}
+	first := bypass()
+	refused := message.ErrorSpec{Node: first.Route[0].Prefix.Addr(), Code: message.AdmissionFailure}
+	a.router.event(rsvp.Event{Kind: rsvp.Failed, Key: first.Key, Error: refused})
+	second := bypass()
+	if by(second) == by(first) {
+		t.Errorf("after a failure by %s, by %s again", by(first), by(second))
+	}
+	third := bypass() // nobody has answered
+	if by(third) == by(second) {
+		t.Errorf("by %s again, which does not answer", by(third))
+	}
+	a.router.event(rsvp.Event{Kind: rsvp.Up, Key: third.Key})
+	before := count
+	a.router.event(rsvp.Event{Kind: rsvp.Failed, Key: third.Key, Error: refused})
+	if bypass(); count != before {
+		t.Error("one that is up is given up for an error")
+	}
+	a.router.event(rsvp.Event{Kind: rsvp.Down, Key: third.Key})
+	if bypass(); count == before {
+		t.Error("one that is down is not asked for again")
 	}
 }
 

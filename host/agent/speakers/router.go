@@ -298,7 +298,7 @@ func (r *router) settle(t *tunnel, l *slice.LSP, now time.Time, known databases)
 		defer r.mu.Unlock()
 		t.forget(next.request.Key)
 		if len(next.path.Hops) > 0 {
-			t.shun(next.path.Hops[0].Local, now)
+			t.avoid.add(next.path.Hops[0].Local, now)
 		}
 		t.fail(refusal(err, want), now)
 		return t.notYet

@@ -3,7 +3,6 @@ package speakers
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -23,7 +22,7 @@ type tunnel struct {
 	asked    uint16     // the number that a path was looked for last
 	problem  string     // why the last one could not be asked for
 	backoff             // since it was up
-	avoid    map[netip.Addr]time.Time
+	avoid    shunned
 	resume   []message.Step // the route by which packets go since before the speaker began; nil: not known, or used
 }
 
@@ -46,10 +45,8 @@ const attempts = 1 << 4
 
 func lspID(number, attempt uint16) uint16 { return number*attempts | attempt%attempts }
 
-const (
-	avoidFor  = 30 * time.Second // another way is preferred to one that has failed
-	setUpTime = 10 * time.Second // in which an LSP comes up, or an error comes; else a router does not answer
-)
+// setUpTime is how long it may take until an LSP comes up, or an error comes; else a router does not answer.
+const setUpTime = 10 * time.Second
 
 // next gives what is to be asked for, if anything, what is to be torn down before, and when the tunnel is to be looked
 // at again, because it is not as it is wanted; zero: when something happens.
@@ -79,9 +76,8 @@ func (t *tunnel) next(r *Router, l *slice.LSP, now time.Time, known func() *te.D
 		clear(t.avoid) // a user may know that what failed is mended
 	}
 	t.asked = l.Signal.Number
-	maps.DeleteFunc(t.avoid, func(_ netip.Addr, until time.Time) bool { return now.After(until) })
 	leads := t.resume != nil
-	path, err := t.route(r, l, known())
+	path, err := t.route(r, l, known(), now)
 	if err != nil {
 		t.fail(err.Error(), now)
 		return nil, nil, t.notYet
@@ -122,17 +118,7 @@ func requestFor(l *slice.LSP, key rsvp.Key, route []message.Step) rsvp.Request {
 // silent notes that neither a reservation nor an error has come: the routers of the way are avoided.
 func (t *tunnel) silent(v *version, now time.Time) {
 	v.failed = "a router on its way does not answer"
-	for _, h := range v.path.Hops {
-		t.shun(h.Local, now)
-	}
-}
-
-// shun has a link avoided for a while, which is named by an interface at it.
-func (t *tunnel) shun(a netip.Addr, now time.Time) {
-	if t.avoid == nil {
-		t.avoid = map[netip.Addr]time.Time{}
-	}
-	t.avoid[a] = now.Add(avoidFor)
+	t.avoid.addAll(*v.path, now)
 }
 
 // asks reports whether a version is what is wanted now.
@@ -143,7 +129,7 @@ func (v *version) asks(l *slice.LSP) bool {
 }
 
 // route chooses the way: at first that which packets have, then that of package te.
-func (t *tunnel) route(r *Router, l *slice.LSP, known *te.Database) (te.Path, error) {
+func (t *tunnel) route(r *Router, l *slice.LSP, known *te.Database, now time.Time) (te.Path, error) {
 	if t.resume != nil {
 		session, _ := sessionOf(r.Network, l)
 		q := te.Request{From: session.Extended, To: session.End, Via: t.resume, IGP: true}
@@ -152,7 +138,7 @@ func (t *tunnel) route(r *Router, l *slice.LSP, known *te.Database) (te.Path, er
 			return path, nil
 		}
 	}
-	return route(r.Network, r.Overrides, l, known, slices.Collect(maps.Keys(t.avoid)), t.held())
+	return route(r.Network, r.Overrides, l, known, t.avoid.links(now), t.held())
 }
 
 // held is what the LSP that is up holds, which one that replaces it shares.
@@ -207,17 +193,13 @@ func (t *tunnel) handle(e rsvp.Event, network *slice.Slice, now time.Time) bool 
 		v.failed = cmp.Or(v.failed, "the reservation was taken back")
 	case rsvp.Failed:
 		v.failed = describe(e.Error, network)
-		if a, ok := v.refusedAt(e.Error.Node, network); ok {
-			t.shun(a, now)
-		}
+		t.avoid.refused(v.path, e.Error.Node, network, now)
 		if v.up || t.tries <= 1 { // by another way at once; then with pauses
 			t.notYet = time.Time{}
 		}
 	case rsvp.Repaired: // another way is asked for at once, which replaces it
 		v.around, t.notYet = true, time.Time{}
-		if a, ok := v.refusedAt(e.Error.Node, network); ok {
-			t.shun(a, now)
-		}
+		t.avoid.refused(v.path, e.Error.Node, network, now)
 	case rsvp.Replaced:
 		t.forget(e.Key)
 	default:
@@ -234,20 +216,6 @@ func (t *tunnel) version(k rsvp.Key) *version {
 		}
 	}
 	return nil
-}
-
-// refusedAt gives the link at which a router has refused an LSP, by an interface: that by which the LSP was to leave
-// the router, for the error has any of its addresses. ok is false where no router of the network has it.
-func (v *version) refusedAt(a netip.Addr, network *slice.Slice) (link netip.Addr, ok bool) {
-	router, at, _ := strings.Cut(routerOf(network, a), ":")
-	if v.path != nil {
-		for _, h := range v.path.Hops {
-			if h.From == router {
-				return h.Local, true
-			}
-		}
-	}
-	return a, at != ""
 }
 
 // isUp reports whether packets have an LSP to go by.
