@@ -38,10 +38,7 @@ func TestLinksAreFloodedWhereThereAreLSPs(t *testing.T) {
 				if !routing.FloodsLinks(n) {
 					t.Errorf("%s floods no links", n.Name)
 				}
-				lines, err := frr.Link("eth2", nil, link)
-				if err != nil {
-					t.Fatal(err)
-				}
+				lines := append(frr.Link("eth2", nil, te.Link{}), frr.Link("eth2", &te.Link{}, link)...)
 				configure := "configure terminal\n" + strings.Join(lines, "\n") + "\nend"
 				if out, err := l.Exec(n.Name, "vtysh", "-c", configure); err != nil {
 					t.Fatalf("%v: %s", err, out)

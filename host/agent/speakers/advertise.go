@@ -99,12 +99,8 @@ func (s *Speakers) toAdvertise(everything bool) map[sliver.ID][]string {
 				told = &l
 			}
 			now := te.Link{Bandwidth: is.Reservable, Reservable: is.Reservable, Unreserved: is.Unreserved}
-			lines, err := frr.Link(name, told, now)
-			if err != nil { // FRR floods no such link
-				continue
-			}
 			a.links[name] = now
-			all[id] = append(all[id], lines...)
+			all[id] = append(all[id], frr.Link(name, told, now)...)
 		}
 	}
 	maps.DeleteFunc(all, func(_ sliver.ID, lines []string) bool { return len(lines) == 0 })
@@ -124,6 +120,17 @@ func (s *Speakers) setAdvertised(id sliver.ID, iface string, is rsvp.Bandwidth) 
 	if !known || told.Reservable != is.Reservable ||
 		s.thresholds.Flood(is.Reservable, told.Unreserved, is.Unreserved) {
 		s.advertiseLocked(a)
+	}
+}
+
+// setFloods has the daemons of a router told everything, or nothing more: its configuration has changed.
+func (s *Speakers) setFloods(id sliver.ID, floods bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.advertised, id)
+	if floods {
+		s.advertised[id] = &advertised{links: map[string]te.Link{}}
+		s.advertiseLocked(s.advertised[id])
 	}
 }
 

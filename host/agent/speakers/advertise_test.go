@@ -105,7 +105,7 @@ func TestDaemonsAreToldOfLinks(t *testing.T) {
 		all := frr.all()
 		if len(all) != 1 || !strings.HasPrefix(all[0], "b: interface eth1|link-params|enable|") ||
 			!strings.Contains(all[0], "|max-bw 1000|max-rsv-bw 1000|unrsv-bw 0 1000|") ||
-			strings.Contains(all[0], "eth2") {
+			!strings.Contains(all[0], "|interface eth2|link-params|no enable|") {
 			t.Fatalf("when daemons take it, they are told %q", all)
 		}
 		// One line for each priority, if a threshold is passed; else from time to time.
@@ -135,6 +135,18 @@ func TestDaemonsAreToldOfLinks(t *testing.T) {
 		time.Sleep(floodAll)
 		if all = frr.all(); len(all) != 5 || !slices.Contains(strings.Split(all[4], "|"), "enable") {
 			t.Errorf("after the router has started anew, they are told %q", all)
+		}
+		// So are those of a router that is to flood links from now on, and only they.
+		s.setFloods(routerB, false)
+		s.setUnreserved(routerB, "lab", "eth1", reserved(900))
+		time.Sleep(2 * floodAll)
+		if all = frr.all(); len(all) != 5 {
+			t.Errorf("one that is to flood no links is told %q", all[5:])
+		}
+		s.setFloods(routerB, true)
+		time.Sleep(floodAll / 2)
+		if all = frr.all(); len(all) != 6 || !strings.Contains(all[5], "|enable|") {
+			t.Errorf("one that is to flood links is told %q", all[5:])
 		}
 	})
 }

@@ -134,6 +134,9 @@ func (r *router) set(want *Router) {
 			return // Run has ended, too
 		}
 	}
+	if was.FloodsLinks != want.FloodsLinks {
+		r.all.setFloods(r.id, want.FloodsLinks)
+	}
 	same := func(a, b *slice.LSP) bool { return a.TTL == b.TTL && a.Excess == b.Excess }
 	if failing || !reflect.DeepEqual(was.Interfaces, want.Interfaces) ||
 		was.Network != want.Network && !maps.EqualFunc(was.Tunnels, want.Tunnels, same) {

@@ -3,6 +3,7 @@ package frr
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 
 	"github.com/pergola-net/pergola/signalling/te"
@@ -23,10 +24,17 @@ func ISIS(area string, router netip.Addr) []string {
 // Link are the lines of configuration that tell zebra of a link at one of its interfaces; ospfd and isisd flood it.
 // They are the difference from what it was told last; nil: nothing was. No lines: nothing is new.
 //
-// Of the link, bandwidths, TE metric and groups are told. FRR takes no more reservable bandwidth than a link has.
-func Link(name string, told *te.Link, is te.Link) ([]string, error) {
+// Of the link, bandwidths, TE metric and groups are told. FRR takes no more reservable bandwidth than a link has, and
+// floods no link without bandwidth: what it was told of one before is taken back.
+func Link(name string, told *te.Link, is te.Link) []string {
+	if told != nil && told.Bandwidth == 0 {
+		if is.Bandwidth == 0 {
+			return nil
+		}
+		told = nil
+	}
 	if is.Bandwidth == 0 {
-		return nil, fmt.Errorf("link parameters of %s: FRR floods no link without bandwidth", name)
+		return linkParams(name, "no enable")
 	}
 	old, now := wire(te.Link{}), wire(is)
 	if told != nil {
@@ -62,9 +70,13 @@ func Link(name string, told *te.Link, is te.Link) ([]string, error) {
 		say("%s", orNo("admin-grp", is.Groups, fmt.Sprintf("0x%x", is.Groups)))
 	}
 	if len(lines) == 0 {
-		return nil, nil
+		return nil
 	}
-	return append(append([]string{"interface " + name, "link-params"}, lines...), "exit-link-params", "exit"), nil
+	return linkParams(name, lines...)
+}
+
+func linkParams(name string, lines ...string) []string {
+	return slices.Concat([]string{"interface " + name, "link-params"}, lines, []string{"exit-link-params", "exit"})
 }
 
 // numbers are bandwidths as FRR reads them.
