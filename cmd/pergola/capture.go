@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -12,6 +13,7 @@ import (
 	"github.com/pergola-net/pergola/cmd/pergola/internal/target"
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
 	"github.com/pergola-net/pergola/control/api"
+	"github.com/pergola-net/pergola/model/slice"
 	"github.com/pergola-net/pergola/model/wording"
 )
 
@@ -33,7 +35,9 @@ func newCapture(a *app) *cobra.Command {
 ends the capture.
 
 A router whose frames are captured leaves the fast path before the capture begins. A tcpdump
-that is started in the router may miss the first frames: docs/fastpath.md says how many.`,
+that is started in the router may miss the first frames: docs/fastpath.md says how many.
+What a packet program forwards does not pass its node's interfaces: capture at the other end
+of the link.`,
 		Example: `  pergola capture denver:eth1
   pergola capture denver:eth1 -c 100 -w ospf.pcap proto ospf
   pergola capture denver:eth1 --wireshark
@@ -80,6 +84,9 @@ func (a *app) capture(ctx context.Context, word string, o captureOptions) error 
 	if err != nil {
 		return err
 	}
+	if s.Spec.Node(node).Kind == slice.Program {
+		a.Say("%s", passedBy(s.Spec, slice.End{Node: node, Interface: iface}))
+	}
 	stream, err := net.Capture(ctx, net.name, node, iface, o.CaptureOptions)
 	if err != nil && ctx.Err() != nil {
 		return ui.Interrupted("nothing was captured")
@@ -89,6 +96,23 @@ func (a *app) capture(ctx context.Context, word string, o captureOptions) error 
 	}
 	defer stream.Close()
 	return a.showCapture(ctx, stream, node+":"+iface, o)
+}
+
+// passedBy says where to look for frames of a node whose own kernel does not see them.
+func passedBy(s *slice.Slice, at slice.End) string {
+	text := fmt.Sprintf("what the packet program of %s forwards does not pass %s:%s", at.Node, at.Node, at.Interface)
+	for _, l := range s.Links {
+		if !slices.ContainsFunc(l.Ends, at.Is) {
+			continue
+		}
+		for _, end := range l.Ends {
+			if n := s.Node(end.Node); !end.Is(at) && n != nil && n.Kind != slice.Program {
+				return text + fmt.Sprintf(": `pergola capture %s:%s` shows what comes and goes there", end.Node,
+					end.Interface)
+			}
+		}
+	}
+	return text + ", but what it punts does"
 }
 
 func (a *app) showCapture(ctx context.Context, stream io.Reader, where string, o captureOptions) error {
