@@ -100,15 +100,16 @@ func (a *app) capture(ctx context.Context, word string, o captureOptions) error 
 
 // passedBy says where to look for frames of a node whose own kernel does not see them.
 func passedBy(s *slice.Slice, at slice.End) string {
-	text := fmt.Sprintf("what the packet program of %s forwards does not pass %s:%s", at.Node, at.Node, at.Interface)
+	text := fmt.Sprintf("what the packet program of %s forwards does not pass %s:%s", at.Node, at.Node,
+		at.Interface)
 	for _, l := range s.Links {
 		if !slices.ContainsFunc(l.Ends, at.Is) {
 			continue
 		}
 		for _, end := range l.Ends {
 			if n := s.Node(end.Node); !end.Is(at) && n != nil && n.Kind != slice.Program {
-				return text + fmt.Sprintf(": `pergola capture %s:%s` shows what comes and goes there", end.Node,
-					end.Interface)
+				return text + fmt.Sprintf(": `pergola capture %s:%s` shows what comes and goes there",
+					end.Node, end.Interface)
 			}
 		}
 	}

@@ -2,6 +2,7 @@ package rsvp
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -9,13 +10,22 @@ import (
 	"github.com/pergola-net/pergola/signalling/rsvp/message"
 )
 
-// sort is the type of a message, with the objects that are rare in it.
-func sort(t *testing.T, b []byte) string {
+// sorts are those of a message, and of all that are bundled in it.
+func sorts(t *testing.T, b []byte) []string {
 	t.Helper()
 	m, err := message.Decode(b)
 	if err != nil {
 		t.Fatal(err)
 	}
+	all := []string{sort(m)}
+	for _, inner := range m.Bundled {
+		all = append(all, sort(inner))
+	}
+	return all
+}
+
+// sort is the type of a message, with the objects that are rare in it.
+func sort(m message.Message) string {
 	name := m.Type.String()
 	for _, o := range m.Objects {
 		switch o := o.(type) {
@@ -44,17 +54,21 @@ func TestTsharkDecodesWhatRoutersSend(t *testing.T) {
 	for _, seed := range []uint64{2, 7, 16, 18} {
 		w := randomWorld(t, seed)
 		w.sent = func(_ end, b []byte) {
-			kind := sort(t, b)
-			if seen[kind]++; seen[kind] <= each {
-				names, messages = append(names, fmt.Sprintf("%s %d", kind, seen[kind])),
-					append(messages, b)
+			kinds, rare := sorts(t, b), false
+			for _, kind := range kinds {
+				seen[kind]++
+				rare = rare || seen[kind] <= each
+			}
+			if rare {
+				names = append(names, fmt.Sprintf("%s %d", strings.Join(kinds, ", "), seen[kinds[0]]))
+				messages = append(messages, b)
 			}
 		}
 		w.storm(60)
 	}
 	for _, kind := range []string{"Path", "Resv", "PathErr", "ResvErr", "PathTear", "ResvTear", "Hello", "Ack",
 		"Srefresh", "Path with RECOVERY_LABEL", "Path with SUGGESTED_LABEL", "Hello with RESTART_CAP",
-		"Path with affinities"} {
+		"Path with affinities", "Bundle"} {
 		if seen[kind] == 0 {
 			t.Errorf("no %s was sent", kind)
 		}

@@ -96,7 +96,9 @@ type Send struct {
 	Through Key
 	Message []byte
 
-	of []*lsp // of a Resv: whose labels it tells
+	of      []*lsp          // of a Resv: whose labels it tells
+	link    *link           // to a neighbour, of what is not encoded yet
+	message message.Message // that is to be encoded
 }
 
 // Entry is what packets of an LSP meet here; Operation says what to do. Without HasIn the LSP begins here, without
@@ -269,6 +271,7 @@ func (c Config) hasKey(k message.Key) bool {
 // Take gives what is to be done since the last call.
 func (r *Router) Take() Output {
 	out := r.out
+	out.Send = r.seal(out.Send)
 	out.Bandwidth = r.bandwidth()
 	r.out = Output{}
 	return out
@@ -391,7 +394,7 @@ func (r *Router) connected(a netip.Addr) *link {
 	return nil
 }
 
-// send encodes a message for a neighbour. Messages for the egress are seen by each router on the way (Router Alert).
+// send has a message sent to a neighbour. Messages for the egress are seen by each router on the way (Router Alert).
 func (r *Router) send(l *link, next netip.Addr, source, dest netip.Addr, m message.Message) {
 	if l.Down {
 		return
@@ -403,13 +406,8 @@ func (r *Router) send(l *link, next netip.Addr, source, dest netip.Addr, m messa
 	if r.config.Reduce {
 		m.Flags |= message.RefreshReduction
 	}
-	b, err := r.encode(l.Keys, m)
-	if err != nil { // a message that grew too long, by what it was given to pass on
-		r.Counters.Malformed++
-		return
-	}
 	r.out.Send = append(r.out.Send, Send{Interface: l.Index, Next: next, Source: source, Dest: dest,
-		RouterAlert: next != dest, Message: b})
+		RouterAlert: next != dest, link: l, message: m})
 }
 
 func (r *Router) event(kind string, k Key, e message.ErrorSpec, route []message.Record) {

@@ -84,8 +84,8 @@ func TestLinksAreGuardedWhereAnLSPWantsIt(t *testing.T) {
 	}
 }
 
-// A bypass that a router refuses, or does not answer, goes by another one next. One that is up stays when it hears of an
-// error.
+// A bypass that a router refuses, or does not answer, goes by another one next. One that is up stays when it hears of
+// an error.
 func TestBypassesAvoidWhatHasFailed(t *testing.T) {
 	s := resolved(t, `name: lab
 addressing: {ipv6: false}

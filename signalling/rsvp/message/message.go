@@ -55,6 +55,8 @@ type Message struct {
 	Objects []Object
 	// Bundled are the messages of a Bundle, none of which is a Bundle.
 	Bundled []Message
+	// Encoded are messages of a Bundle that is to be encoded, as Encode gives them, behind those of Bundled.
+	Encoded [][]byte
 }
 
 const (
@@ -180,7 +182,7 @@ func (m Message) encode() ([]byte, error) {
 			return nil, err
 		}
 	}
-	if len(m.Bundled) > 0 && m.Type != Bundle {
+	if len(m.Bundled)+len(m.Encoded) > 0 && m.Type != Bundle {
 		return nil, errors.New("only a Bundle has messages in it")
 	}
 	for _, inner := range m.Bundled {
@@ -191,6 +193,9 @@ func (m Message) encode() ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
+		b = append(b, nested...)
+	}
+	for _, nested := range m.Encoded {
 		b = append(b, nested...)
 	}
 	if len(b) > maxLength {
