@@ -3,8 +3,10 @@ package datapath
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
+	"github.com/cilium/ebpf"
 	"pgregory.net/rapid"
 )
 
@@ -113,6 +115,64 @@ func TestLabelShortcutsOfAnEarlierProcess(t *testing.T) {
 	if n := len(next.free) + len(next.left); n != maxLabelCells-3 {
 		t.Errorf("%d cells are free, want %d", n, maxLabelCells-3)
 	}
+}
+
+// Of LSPs that come and go, nothing is left.
+func TestNothingIsLeftOfLabels(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.setUp(2 * maxLabelCells)
+		w.nothingIsLeft()
+	})
+}
+
+func (w *world) nothingIsLeft() {
+	w.Helper()
+	for e, err := range w.d.AllLabels() {
+		w.Fatalf("left: %+v, %v", e, err)
+	}
+	var key uint64
+	if err := w.d.maps.Reservations.NextKey(nil, &key); !errors.Is(err, ebpf.ErrKeyNotExist) {
+		w.Errorf("left: reservation %x, %v", key, err)
+	}
+	s := &w.d.labelShortcuts
+	if i := slices.IndexFunc(s.words, func(word uint64) bool { return word != 0 }); i >= 0 {
+		w.Errorf("left: a shortcut at %d: %x", i, s.words[i])
+	}
+	if n := len(s.free) + len(s.left); n != maxLabelCells {
+		w.Errorf("%d cells are free, want %d", n, maxLabelCells)
+	}
+}
+
+// setUp sets up LSPs past a router and removes them, a thousand at a time: each has a label of its own, and begins by an
+// FTN with a reservation.
+func (w *world) setUp(n int) {
+	w.Helper()
+	const atOnce = 1000
+	label := NHLFE{Port: 7, MAC: macA, Push: []Label{{Label: 17}}}
+	first := label
+	first.Reserved, first.Reservation = true, Reservation{Rate: 1 << 20, Burst: 1 << 16}
+	for i := range uint32(n) {
+		w.check(w.d.SetLabel(1, FirstLabel+i, label))
+		w.check(w.d.SetFTN(1, 1+i, first))
+		if i >= atOnce {
+			w.check(w.d.DeleteLabel(1, FirstLabel+i-atOnce))
+			w.check(w.d.DeleteFTN(1, 1+i-atOnce))
+		}
+	}
+	for i := uint32(max(0, n-atOnce)); i < uint32(n); i++ {
+		w.check(w.d.DeleteLabel(1, FirstLabel+i))
+		w.check(w.d.DeleteFTN(1, 1+i))
+	}
+}
+
+// BenchmarkLabels gives the time of an LSP's label and FTN with a reservation, for writing and removing them.
+func BenchmarkLabels(b *testing.B) {
+	inWorld(b, func(w *world) {
+		b.ResetTimer()
+		w.setUp(b.N)
+		b.StopTimer()
+		w.nothingIsLeft()
+	})
 }
 
 // Programs take the shortcut to a label before they look into the table, and not the one to another label.

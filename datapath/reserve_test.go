@@ -2,6 +2,7 @@ package datapath
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"testing"
 
@@ -77,6 +78,36 @@ func TestReservationsAreMeasuredWhereTheLSPBegins(t *testing.T) {
 				if diff := cmp.Diff(want, w.measured()); diff != "" {
 					w.Errorf("-want +got:\n%s", diff)
 				}
+			}
+		}
+	})
+}
+
+// A thousand flows at once, each of which sends more than it has reserved: each has what it has reserved, and no more.
+func TestAThousandReservationsAtOnce(t *testing.T) {
+	const flows, within, sent, first = 1000, 2, 4, 1000
+	inWorld(t, func(w *world) {
+		l := w.line(2)
+		w.space(l)
+		frame := packet{}.bytes()
+		n := l.ahead(0, Label{Label: 101}).uniform()
+		n.Reserved, n.Reservation = true, burst(within, len(frame)+4)
+		for ftn := range uint32(flows) {
+			w.check(w.d.SetFTN(1, first+ftn, n))
+		}
+		hop := must(w.d.maps.Nexthops.LookupBytes(l.next[0]))
+		opts := ebpf.RunOptions{Data: frame, Context: &skbuff{Ifindex: uint32(w.a)}}
+		for range sent {
+			for ftn := range uint32(flows) {
+				binary.NativeEndian.PutUint32(hop[12:], first+ftn) // struct nexthop in bpf/fib.h
+				w.check(w.d.maps.Nexthops.Put(l.next[0], hop))
+				must(w.d.programs.PortIngress.Run(&opts))
+			}
+		}
+		for ftn := range uint32(flows) {
+			is := must(w.d.Reserved(1, first+ftn))
+			if is.Frames != within || is.ExcessFrames != sent-within {
+				t.Fatalf("flow %d: %+v", ftn, is)
 			}
 		}
 	})
