@@ -85,7 +85,7 @@ bin/leftovers: FORCE
 # priority; the others mostly wait. More lanes than these overload two cores, and tests that measure or have deadlines
 # fail.
 LANES := lane-net lane-machine lane-vm
-LIMIT = -timeout 20m
+LIMIT = -timeout 40m
 
 SIDE_BY_SIDE = rm -rf build/results; $(LEFTOVERS) $(MAKE) -s -k --no-print-directory \
 	-j $(words $(LANES)) --output-sync=target $(LANES)
