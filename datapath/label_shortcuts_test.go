@@ -143,8 +143,8 @@ func (w *world) nothingIsLeft() {
 	}
 }
 
-// setUp sets up LSPs past a router and removes them, a thousand at a time: each has a label of its own, and begins by an
-// FTN with a reservation.
+// setUp sets up LSPs past a router and removes them, a thousand at a time: each has a label of its own, and begins by
+// an FTN with a reservation.
 func (w *world) setUp(n int) {
 	w.Helper()
 	const atOnce = 1000

@@ -84,9 +84,19 @@ func (d *DataPath) SetFTN(space, ftn uint32, n NHLFE) error {
 		err = d.setNHLFE(space, ftnBit|ftn, n)
 	}
 	if err != nil {
-		return fmt.Errorf("set FTN %d: %w", ftn, err)
+		return fmt.Errorf("set FTN %d: %w", ftn, errors.Join(err, d.forgetUnused(space, ftn)))
 	}
 	return nil
+}
+
+// forgetUnused deletes the reservation of an FTN that is not there.
+func (d *DataPath) forgetUnused(space, ftn uint32) error {
+	var is objectNhlfe
+	err := d.maps.Labels.Lookup(objectLabelKey{Space: space, Label: ftnBit | ftn}, &is)
+	if errors.Is(err, ebpf.ErrKeyNotExist) {
+		return d.deleteReservation(space, ftn)
+	}
+	return err
 }
 
 // DeleteLabel forgets a label. It is no error if it is not there.

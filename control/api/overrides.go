@@ -39,6 +39,8 @@ type QueuePatch struct {
 	Length  *unit.Length `json:"length,omitempty" doc:"bytes or frames; neither: the default"`
 	Rate    *unit.Rate   `json:"rate,omitempty" doc:"bit/s at most; 0: the link's"`
 	Reserve *unit.Rate   `json:"reserve,omitempty" doc:"bit/s; 0: none"`
+	// Priority is as in the topology file.
+	Priority *int `json:"priority,omitempty" minimum:"1" maximum:"8" doc:"1: served first, 8: last"`
 	// Remove removes the queue, which is the last one and not number 0. What waits in it is lost.
 	Remove bool `json:"remove,omitempty" doc:"remove it: the last queue alone can be removed"`
 }

@@ -206,18 +206,20 @@ func TestLinkPatchChangesQueues(t *testing.T) {
 		return applyPatch(p, &slice.Slice{Name: "net"}, l, &trial, &o)
 	}
 	if err := apply(api.LinkPatch{Queues: []api.QueuePatch{
-		{Number: 1, Share: pointer(40)}, {Number: 2, Length: pointer(unit.Length{Frames: 200}), Rate: pointer(unit.Rate(5e6))},
+		{Number: 0, Priority: pointer(8)}, {Number: 1, Share: pointer(40), Priority: pointer(2)}, {Number: 2, Length: pointer(unit.Length{Frames: 200}), Rate: pointer(unit.Rate(5e6))},
 	}}); err != nil {
 		t.Fatal(err)
 	}
 	want := map[string]slice.Shape{"p:eth1": {Rate: 10e6, Queues: []slice.Queue{
-		{Share: 1}, {Share: 40, Reserve: 1e6}, {Share: 20, Length: unit.Length{Frames: 200}, Rate: 5e6},
+		{Share: 1}, {Share: 40, Reserve: 1e6, Priority: 2},
+		{Share: 20, Length: unit.Length{Frames: 200}, Rate: 5e6},
 	}}}
 	if diff := cmp.Diff(want, o.Shapes); diff != "" || queues[1].Share != 30 {
 		t.Errorf("the file's are %+v; changed:\n%s", queues, diff)
 	}
 	for text, p := range map[string]api.LinkPatch{
 		"link wire: p:eth1 has no queue 4: it has 0 to 2": {Queues: []api.QueuePatch{{Number: 4, Share: pointer(1)}}},
+		"priority 9 is out of range":                      {Queues: []api.QueuePatch{{Number: 1, Priority: pointer(9)}}},
 		"share 0 is out of range":                         {Queues: []api.QueuePatch{{Number: 1, Share: pointer(0)}}},
 		"the queues reserve 11Mbit":                       {Queues: []api.QueuePatch{{Number: 0, Reserve: pointer(unit.Rate(10e6))}}},
 		"queues divide a rate, and there is none":         {End: "p:eth1", Rate: pointer(unit.Rate(0))},

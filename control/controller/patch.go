@@ -114,6 +114,9 @@ func mergeQueues(p api.LinkPatch, link, end string, mtu int, s slice.Shape) (sli
 		set(&q.Length, change.Length)
 		set(&q.Rate, change.Rate)
 		set(&q.Reserve, change.Reserve)
+		if change.Priority != nil {
+			q.Priority = slice.PriorityOf(*change.Priority)
+		}
 		if change.Length != nil && *change.Length == (unit.Length{}) {
 			q.Length = q.DefaultLength(s.Rate, mtu)
 		}
@@ -124,7 +127,7 @@ func mergeQueues(p api.LinkPatch, link, end string, mtu int, s slice.Shape) (sli
 // whyStays says why a queue, of so many, cannot be removed; empty where it can. Numbers have no gaps.
 func whyStays(q api.QueuePatch, queues int) string {
 	switch {
-	case q.Share != nil || q.Length != nil || q.Rate != nil || q.Reserve != nil:
+	case q.Share != nil || q.Length != nil || q.Rate != nil || q.Reserve != nil || q.Priority != nil:
 		return "a change removes a queue, or sets its values"
 	case q.Number == 0:
 		return "it is always there: it takes frames for which no queue is chosen"

@@ -185,7 +185,7 @@ func leaves(s slice.Scheduler) (all []leaf) {
 		all = append(all, leaf{c.Share, c.Priority, c.Reserve, c.Limit, unit.Length{Frames: c.Queue}})
 	}
 	for _, q := range s.Queues {
-		all = append(all, leaf{q.Share, slice.LastPriority, q.Reserve, q.Rate, q.Length})
+		all = append(all, leaf{q.Share, cmp.Or(q.Priority, slice.LastPriority), q.Reserve, q.Rate, q.Length})
 	}
 	return all
 }
@@ -294,7 +294,8 @@ func (t Tree) Shape(rules []Rule, queued bool) slice.Shape {
 		}
 		if queued {
 			s.Queues = append(s.Queues, slice.Queue{Share: share, Reserve: class.Reserve, Rate: class.Limit,
-				Length: unit.Length{Bytes: int64(c.Bytes), Frames: class.Queue}})
+				Length:   unit.Length{Bytes: int64(c.Bytes), Frames: class.Queue},
+				Priority: slice.PriorityOf(class.Priority)})
 			continue
 		}
 		for _, r := range rules {

@@ -335,7 +335,7 @@ func TestTreesWithReservations(t *testing.T) {
 
 var queued = slice.Shape{Rate: 100e6, Queues: []slice.Queue{
 	{Share: 1}, {Share: 3, Length: unit.Length{Bytes: 64 << 10}, Reserve: 10e6},
-	{Share: 2, Length: unit.Length{Frames: 200}, Rate: 50e6},
+	{Share: 2, Length: unit.Length{Frames: 200}, Rate: 50e6, Priority: 1},
 }}
 
 func TestTreeOfQueues(t *testing.T) {
@@ -373,7 +373,7 @@ func TestTreeOfQueues(t *testing.T) {
 			Burst:     slowest,
 			CeilBurst: late,
 			Quantum:   3028,
-			Priority:  7,
+			Priority:  0,
 			Queue:     200,
 		},
 	}}
@@ -391,6 +391,7 @@ func TestFramesStayInQueuesThatAreChanged(t *testing.T) {
 		"nothing":          {func(*slice.Shape) {}, true},
 		"rate":             {func(s *slice.Shape) { s.Rate = 5e6 }, true},
 		"share":            {func(s *slice.Shape) { s.Queues[2].Share = 90 }, true},
+		"priority":         {func(s *slice.Shape) { s.Queues[2].Priority = 3 }, true},
 		"length":           {func(s *slice.Shape) { s.Queues[1].Length.Bytes = 4096 }, true},
 		"one more":         {func(s *slice.Shape) { s.Queues = append(s.Queues, slice.Queue{Share: 5}) }, true},
 		"one less":         {func(s *slice.Shape) { s.Queues = s.Queues[:2] }, true},

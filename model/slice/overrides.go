@@ -71,6 +71,7 @@ func rebasedQueues(set, old, next []Queue) []Queue {
 		q.Reserve = kept(set[i].Reserve, old[i].Reserve, q.Reserve)
 		q.Rate = kept(set[i].Rate, old[i].Rate, q.Rate)
 		q.Length = kept(set[i].Length, old[i].Length, q.Length)
+		q.Priority = kept(set[i].Priority, old[i].Priority, q.Priority)
 	}
 	for i := len(old); i < len(set) && i <= len(all); i++ {
 		if i == len(all) {

@@ -10,12 +10,22 @@ import (
 
 // Queue is one of the queues among which a packet program chooses, by its number, for each frame that it sends by an
 // interface. A queue first gets what it has reserved; what is left of the interface's rate goes to the queues in which
-// frames wait, by share.
+// frames wait: by priority, and among queues of one priority by share.
 type Queue struct {
 	Share   int         `json:"share"`             // weight, 1 to MaxShare
 	Reserve unit.Rate   `json:"reserve,omitempty"` // bit/s that the queue gets whenever it wants them
 	Rate    unit.Rate   `json:"rate,omitempty"`    // bit/s that the queue gets at most; 0: the interface's
 	Length  unit.Length `json:"length,omitzero"`   // zero, of older versions: DefaultQueue frames
+	// Priority is 1 (served first) to LastPriority-1; 0: LastPriority.
+	Priority int `json:"priority,omitempty"`
+}
+
+// PriorityOf is a queue's from one that was written, of which LastPriority is none.
+func PriorityOf(written int) int {
+	if written == LastPriority {
+		return 0
+	}
+	return written
 }
 
 // MaxQueues is how many queues an interface has at most, number 0 included.
@@ -68,6 +78,8 @@ func (q Queue) check() error {
 	switch {
 	case q.Share < 1 || q.Share > MaxShare:
 		return fmt.Errorf("share %d is out of range: 1 to %d", q.Share, MaxShare)
+	case q.Priority < 0 || q.Priority >= LastPriority:
+		return fmt.Errorf("priority %d is out of range: 1 to %d", q.Priority, LastPriority)
 	case q.Rate != 0 && q.Reserve > q.Rate:
 		return fmt.Errorf("it reserves %s and is limited to %s", q.Reserve, q.Rate)
 	}

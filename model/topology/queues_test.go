@@ -37,6 +37,12 @@ func TestQueuesAreNumberedFromZero(t *testing.T) {
 			"west", []slice.Queue{{Share: 2, Length: frames(5)},
 				{Share: 1, Rate: 5e6, Reserve: 1e6, Length: frames(64)}},
 		},
+		"by priority": {
+			"{ends: [west, h], rate: 10Mbit, queues: {1: {priority: 1, length: 5}, " +
+				"2: {priority: 8, length: 5}}}",
+			"west", []slice.Queue{{Share: 1, Length: frames(82)},
+				{Share: 1, Length: frames(5), Priority: 1}, {Share: 1, Length: frames(5)}},
+		},
 		"more than ten": {
 			"{ends: [west, h], rate: 10Mbit, queues: {1: {}, 2: {}, 3: {}, 4: {}, 5: {}, 6: {}, " +
 				"7: {}, 8: {}, 9: {}, 10: {share: 7}}}",
@@ -139,6 +145,7 @@ func TestErrorsInQueues(t *testing.T) {
 		"too many":     {many + "}", "1025 queues: at most 1024, number 0 included"},
 		"length":       {"rate: 1M, queues: {1: {length: long}}", `"long" is no length of a queue: write frames, such as 200, or bytes, such as 64KiB`},
 		"no length":    {"rate: 1M, queues: {1: {length: 0}}", "a queue of length 0 takes no frame: leave length out for the default"},
+		"priority 9":   {"rate: 1M, queues: {1: {priority: 9}}", "priority 9 is out of range (write 1 (served first) to 8)"},
 		"short length": {"rate: 1M, queues: {1: {length: 1KiB}}", "length 1KiB is out of range: 2048 bytes to 1GiB"},
 		"long length":  {"rate: 1M, queues: {1: {length: 2000000}}", "length 2000000 is out of range: 1 to 1000000 frames"},
 		"unknown key":  {"rate: 1M, queues: {1: {shares: 2}}", `unknown key "shares" (did you mean "share"?)`},

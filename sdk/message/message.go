@@ -59,6 +59,8 @@ type QueueChange struct {
 	Rate    *uint64 `json:"rate,omitempty"`    // bit/s at most; 0: the link's
 	Reserve *uint64 `json:"reserve,omitempty"` // bit/s that it gets whenever it wants them; 0: none
 	Remove  bool    `json:"remove,omitempty"`  // the queue is removed: the last one, with what waits in it
+
+	Priority *int `json:"priority,omitempty"` // 1: served first, to 8
 }
 
 // Reservations is what the node has reserved of its machine, by the topology or by DoReserve.

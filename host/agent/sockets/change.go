@@ -56,7 +56,7 @@ func (k *socket) setQueues(ctx context.Context, node string, r message.Request) 
 	patches := make([]api.QueuePatch, len(r.Queues))
 	for i, q := range r.Queues {
 		p := api.QueuePatch{Number: q.Queue, Share: q.Share, Rate: asRate(q.Rate), Reserve: asRate(q.Reserve),
-			Remove: q.Remove}
+			Priority: q.Priority, Remove: q.Remove}
 		if q.Length != "" {
 			length, err := unit.ParseLength(q.Length)
 			if err != nil {

@@ -173,7 +173,7 @@ func class(c slice.Class) file.Class {
 }
 
 func queue(q slice.Queue) file.Queue {
-	out := file.Queue{Share: &q.Share}
+	out := file.Queue{Share: &q.Share, Priority: q.Priority}
 	if q.Length.Bytes != 0 || q.Length.Frames != 0 {
 		out.Length = file.QueueLength(fmt.Sprint(q.Length))
 	}

@@ -227,6 +227,8 @@ type Queue struct {
 	Length  QueueLength `json:"length,omitempty" doc:"What waits before the tail is dropped: frames, such as 200, or bytes, such as 64KiB. Default: as many full frames as the queue sends in 100 ms, 64 to 1000; fewer, but at least 64, where those of a node would exceed half of its buffer."`
 	Rate    Rate        `json:"rate,omitempty" doc:"Bits a second that the queue gets at most. Default: the link's rate."`
 	Reserve Rate        `json:"reserve,omitempty" doc:"Bits a second that the queue gets whenever it wants them."`
+	// Priority is as that of classes.
+	Priority int `json:"priority,omitempty" minimum:"1" maximum:"8" doc:"Order in which queues get what is left after reservations: 1 first, 8 last. Default: 8."`
 }
 
 // Policer drops what exceeds a rate.

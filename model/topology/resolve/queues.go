@@ -98,7 +98,7 @@ func (r *resolver) inOrder(byNumber map[int]slice.Queue, named int, at *diagnost
 
 func (r *resolver) queue(in file.Queue, number int, rate unit.Rate, at *diagnostic.Path) slice.Queue {
 	q := slice.Queue{Share: 1, Reserve: checked(in.Reserve.Bits()), Rate: checked(in.Rate.Bits()),
-		Length: checked(in.Length.Value())}
+		Length: checked(in.Length.Value()), Priority: slice.PriorityOf(in.Priority)}
 	if in.Share != nil {
 		q.Share = *in.Share
 	}
@@ -106,6 +106,8 @@ func (r *resolver) queue(in file.Queue, number int, rate unit.Rate, at *diagnost
 	case q.Share < 1 || q.Share > slice.MaxShare:
 		r.Add(at.At("share"), "the least weight is 1; to bound a queue, give it a rate",
 			"share %d is out of range: 1 to %d", q.Share, slice.MaxShare)
+	case in.Priority < 0 || in.Priority > slice.LastPriority:
+		r.Add(at.At("priority"), "write 1 (served first) to 8", "priority %d is out of range", in.Priority)
 	case q.Rate != 0 && q.Reserve > q.Rate:
 		r.Add(at.At("reserve"), "", "queue %d reserves %s and has a rate of %s", number, q.Reserve, q.Rate)
 	case q.Rate > rate:

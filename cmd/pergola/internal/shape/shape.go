@@ -22,7 +22,7 @@ type Flags struct {
 	removed                                  []int // queues of a packet program
 
 	// By number of the queue.
-	shares, lengths, queueRates, reserves map[string]string
+	shares, lengths, queueRates, reserves, priorities map[string]string
 }
 
 // Add declares the flags.
@@ -41,6 +41,7 @@ func (f *Flags) Add(set *pflag.FlagSet) {
 	queue(&f.lengths, "length", "lengths of such queues, in frames or bytes, such as 1=200,2=64KiB")
 	queue(&f.queueRates, "queue-rate", "bits a second that such queues get at most; 0: the link's")
 	queue(&f.reserves, "reserve", "bits a second that such queues get whenever they want them")
+	queue(&f.priorities, "queue-priority", "order in which such queues get the rate, such as 1=1: first; 8: last")
 	set.IntSliceVar(&f.removed, "remove-queue", nil,
 		"numbers of such queues to remove, the last one first, such as 4,3; what waits in them is lost")
 }
@@ -62,6 +63,7 @@ func (f *Flags) Patch(set *pflag.FlagSet) (p api.LinkPatch, err error) {
 		{"length", func() error { return eachQueue(&p, f.lengths, setLength) }},
 		{"queue-rate", func() error { return eachQueue(&p, f.queueRates, setRate) }},
 		{"reserve", func() error { return eachQueue(&p, f.reserves, setReserve) }},
+		{"queue-priority", func() error { return eachQueue(&p, f.priorities, setPriority) }},
 		{"remove-queue", func() error { return f.remove(&p) }},
 	}
 	changes := 0
@@ -76,7 +78,8 @@ func (f *Flags) Patch(set *pflag.FlagSet) (p api.LinkPatch, err error) {
 	}
 	if changes == 0 {
 		return p, ui.Usage("name at least one of --rate, --delay, --jitter, --loss, --queue, --police, "+
-			"--burst, --share, --length, --queue-rate, --reserve, --remove-queue", "nothing to change")
+			"--burst, --share, --length, --queue-rate, --queue-priority, --reserve, --remove-queue",
+			"nothing to change")
 	}
 	return p, nil
 }
@@ -116,6 +119,15 @@ func setShare(q *api.QueuePatch, text string) error {
 		return fmt.Errorf("share %s is out of range: 1 to %d", text, slice.MaxShare)
 	}
 	q.Share = &n
+	return nil
+}
+
+func setPriority(q *api.QueuePatch, text string) error {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > slice.LastPriority {
+		return fmt.Errorf("priority %s is out of range: 1 (served first) to %d", text, slice.LastPriority)
+	}
+	q.Priority = &n
 	return nil
 }
 
