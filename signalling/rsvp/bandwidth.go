@@ -1,6 +1,9 @@
 package rsvp
 
 import (
+	"net/netip"
+	"slices"
+
 	"github.com/pergola-net/pergola/signalling/rsvp/message"
 )
 
@@ -9,7 +12,7 @@ const priorities = 8
 // link is an interface and what LSPs hold of it.
 type link struct {
 	Interface
-	held map[message.Session]map[Key]hold
+	held map[message.Session][]holder
 	sums [priorities]uint64 // of what is held, by holding priority
 	// victims has those that hold more than nothing, in the order of pre-emption.
 	victims victims
@@ -34,15 +37,26 @@ type hold struct {
 	shared    bool // with the other shared ones of its session
 }
 
-func newLink(i Interface) *link {
-	return &link{Interface: i, held: make(map[message.Session]map[Key]hold), windows: make(map[uint64]*window)}
+// holder is an LSP of a session, and what it holds. A session has one or two.
+type holder struct {
+	sender netip.Addr
+	lsp    uint16
+	hold
 }
 
-// sum is what the LSPs of one session hold together: shared ones the largest, at the best of their priorities.
-func sum(holds map[Key]hold) (sums [priorities]uint64) {
+func (k Key) holds(h hold) holder { return holder{k.Sender, k.LSP, h} }
+
+func (h holder) is(k Key) bool { return h.lsp == k.LSP && h.sender == k.Sender }
+
+func newLink(i Interface) *link {
+	return &link{Interface: i, held: make(map[message.Session][]holder), windows: make(map[uint64]*window)}
+}
+
+// sum is what LSPs of one session hold together: shared ones the largest, at the best of their priorities.
+func sum(holders ...holder) (sums [priorities]uint64) {
 	var most uint64
 	best, any := uint8(priorities-1), false
-	for _, h := range holds {
+	for _, h := range holders {
 		if !h.shared {
 			sums[h.holding] += h.bandwidth
 			continue
@@ -57,54 +71,60 @@ func sum(holds map[Key]hold) (sums [priorities]uint64) {
 
 // set changes what an LSP holds; nil: nothing.
 func (l *link) set(k Key, h *hold) {
-	holds := l.held[k.Session]
-	before := sum(holds)
-	if h == nil {
-		delete(holds, k)
-	} else {
-		if holds == nil {
-			holds = make(map[Key]hold)
-			l.held[k.Session] = holds
-		}
-		holds[k] = *h
+	holders := l.held[k.Session]
+	before := sum(holders...)
+	at := slices.IndexFunc(holders, func(o holder) bool { return o.is(k) })
+	switch {
+	case h == nil && at >= 0:
+		holders = slices.Delete(holders, at, at+1)
+	case h == nil:
+	case at >= 0:
+		holders[at].hold = *h
+	default:
+		holders = append(holders, k.holds(*h))
 	}
-	after := sum(holds)
+	if len(holders) == 0 {
+		delete(l.held, k.Session)
+	} else {
+		l.held[k.Session] = holders
+	}
+	after := sum(holders...)
 	for p := range l.sums {
 		l.sums[p] += after[p] - before[p]
-	}
-	if len(holds) == 0 {
-		delete(l.held, k.Session)
 	}
 }
 
 // unreserved is what an LSP with a set-up priority could have, before it pre-empts those that it may pre-empt.
-func (l *link) unreserved(setup uint8) uint64 {
+func (l *link) unreserved(setup uint8) uint64 { return l.left(l.sums, setup) }
+
+// left is what LSPs that hold so much leave to one with a set-up priority.
+func (l *link) left(sums [priorities]uint64, setup uint8) uint64 {
 	var taken uint64
 	for p := range min(int(setup)+1, priorities) {
-		taken += l.sums[p]
+		taken += sums[p]
 	}
 	return l.Bandwidth - min(taken, l.Bandwidth)
 }
 
 // admits tells whether an LSP fits, if those that it may pre-empt make room.
 func (l *link) admits(k Key, h hold, setup uint8) bool {
-	old, had := l.held[k.Session][k]
-	l.set(k, nil)
-	before := sum(l.held[k.Session])
-	l.set(k, &h)
-	after := sum(l.held[k.Session])
+	all := l.held[k.Session]
+	others := make([]holder, 0, 4) // on the stack, nearly always
+	for _, o := range all {
+		if !o.is(k) {
+			others = append(others, o)
+		}
+	}
+	now, before, after := sum(all...), sum(others...), sum(append(others, k.holds(h))...)
 	// What the session as a whole takes more because of this LSP counts at the LSP's set-up priority.
 	var more, less uint64
+	sums := l.sums
 	for p := range after {
 		more += after[p]
 		less += before[p]
+		sums[p] -= now[p] - before[p]
 	}
-	l.set(k, nil)
-	fits := more-min(less, more) <= l.unreserved(setup)
-	if had {
-		l.set(k, &old)
-	}
-	return fits
+	return more-min(less, more) <= l.left(sums, setup)
 }
 
 // excess is by how much LSPs hold more than there is.

@@ -179,8 +179,9 @@ func (l *link) mistaken() string {
 	for _, s := range l.victims {
 		known[s.key] = true
 	}
-	for _, holds := range l.held {
-		for k, h := range holds {
+	for session, holders := range l.held {
+		for _, h := range holders {
+			k := Key{session, h.sender, h.lsp}
 			if h.bandwidth > 0 && (h.holding > 0 || known[k]) { // else it may be of before a restart
 				count++
 			}
@@ -204,14 +205,15 @@ func (l *link) wrong(want map[Key]hold, recovering bool) string {
 	}
 	var sums [priorities]uint64
 	count := 0
-	for _, holds := range l.held {
-		count += len(holds)
-		for k, h := range holds {
-			if want[k] != h {
-				return fmt.Sprintf("%s holds %+v, its entry has %+v", k, h, want[k])
+	for session, holders := range l.held {
+		count += len(holders)
+		for _, h := range holders {
+			k := Key{session, h.sender, h.lsp}
+			if want[k] != h.hold {
+				return fmt.Sprintf("%s holds %+v, its entry has %+v", k, h.hold, want[k])
 			}
 		}
-		for p, s := range sum(holds) {
+		for p, s := range sum(holders...) {
 			sums[p] += s
 		}
 	}

@@ -175,7 +175,11 @@ func (m Message) encode() ([]byte, error) {
 	if m.Flags > 0xf {
 		return nil, fmt.Errorf("flags %#x have more than four bits", m.Flags)
 	}
-	b := []byte{version<<4 | m.Flags, byte(m.Type), 0, 0, m.TTL, 0, 0, 0}
+	size := headerLength + 24*len(m.Objects) // of most
+	for _, nested := range m.Encoded {
+		size += len(nested)
+	}
+	b := append(make([]byte, 0, size), version<<4|m.Flags, byte(m.Type), 0, 0, m.TTL, 0, 0, 0)
 	var err error
 	for _, o := range m.Objects {
 		if b, err = appendObject(b, o); err != nil {
