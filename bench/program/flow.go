@@ -246,7 +246,7 @@ func (g *platform) reserveLine(n *vnet.Network, routers int) error {
 		}
 		err := g.HostNetwork.SetLabel(r.LabelSpace, flowLabel, datapath.NHLFE{
 			Port: n.PortIndex(r.Name, ifOut), MAC: [6]byte(next),
-			Push: []datapath.Label{{Label: flowLabel, Class: flowClass}},
+			Push: []datapath.Label{{Label: flowLabel}}, KeepClass: true, Reserved: true,
 		})
 		if err != nil {
 			return err
