@@ -59,22 +59,28 @@ func (d *DataPath) openLabelShortcuts() (err error) {
 
 // adopt keeps shortcuts that say what the table says. An earlier process may have died between two stores.
 func (s *labelShortcuts) adopt(table map[objectLabelKey]objectNhlfe) {
-	used := map[uint64]bool{}
+	used, found := map[uint64]bool{}, false
 	for place, word := range s.words {
 		number, cell := word>>cellBits, word%maxLabelCells
 		key := objectLabelKey{Space: uint32(number >> labelBits), Label: uint32(number % (1 << labelBits))}
 		is, there := table[key]
 		switch {
 		case word == 0:
+			continue
 		case there && is == s.cells[cell] && placeOf(number) == uint64(place) && !used[cell]:
 			used[cell] = true
 		default:
 			atomic.StoreUint64(&s.words[place], 0)
 		}
+		found = true
 	}
 	for cell := range uint64(maxLabelCells) {
-		if !used[cell] {
+		switch {
+		case used[cell]:
+		case found:
 			s.left = append(s.left, cell)
+		default: // no program has ever found one
+			s.free = append(s.free, cell)
 		}
 	}
 	for key, record := range table {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 
 	"github.com/cilium/ebpf"
 )
@@ -42,6 +43,9 @@ type NHLFE struct {
 	// Reservation then says which, and frames have their class by it.
 	Reserved    bool
 	Reservation Reservation
+	// Bypass says that the FTN goes by a bypass, of a link that has failed: frames within the reservation wait with
+	// all others there.
+	Bypass bool
 
 	// KeepClass gives labels the traffic class of what they replace or stand on, of IP its precedence, in place of
 	// their own.
@@ -79,9 +83,17 @@ func (d *DataPath) SetFTN(space, ftn uint32, n NHLFE) error {
 		}
 		n.KeepClass = true // that of the reservation
 	}
-	err := d.setReservation(space, ftn, n) // first, so that no frame of the LSP finds none
+	// A frame of an LSP that has a reservation finds it.
+	steps := []func() error{
+		func() error { return d.setReservation(space, ftn, n) },
+		func() error { return d.setNHLFE(space, ftnBit|ftn, n) },
+	}
+	if !n.Reserved {
+		slices.Reverse(steps)
+	}
+	err := steps[0]()
 	if err == nil {
-		err = d.setNHLFE(space, ftnBit|ftn, n)
+		err = steps[1]()
 	}
 	if err != nil {
 		return fmt.Errorf("set FTN %d: %w", ftn, errors.Join(err, d.forgetUnused(space, ftn)))
@@ -215,6 +227,9 @@ func (n NHLFE) record() (r objectNhlfe, err error) {
 	if n.Reserved {
 		r.Flags |= labelReserved
 	}
+	if n.Bypass {
+		r.Flags |= labelBypass
+	}
 	for i, l := range n.Push {
 		special := l.Label < FirstLabel && l.Label != explicitNull4 && l.Label != explicitNull6
 		if special || l.Label > LastLabel || l.Class > 7 || l.Class == ReservedClass {
@@ -239,6 +254,7 @@ const (
 	labelUniform   = 1
 	labelKeepClass = 2
 	labelReserved  = 4
+	labelBypass    = 8
 )
 
 func (r objectNhlfe) entry() NHLFE {
@@ -248,6 +264,7 @@ func (r objectNhlfe) entry() NHLFE {
 		Uniform:   r.Flags&labelUniform != 0,
 		KeepClass: r.Flags&labelKeepClass != 0,
 		Reserved:  r.Flags&labelReserved != 0,
+		Bypass:    r.Flags&labelBypass != 0,
 	}
 	for _, entry := range r.Push[:min(int(r.Pushes), maxPushes)] {
 		n.Push = append(n.Push, Label{Label: entry >> 12, Class: uint8(entry >> 9 & 7)})

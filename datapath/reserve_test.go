@@ -141,7 +141,7 @@ func TestNothingIsReservedOnABypass(t *testing.T) {
 			t.Errorf("class %x, want %x", have, ReservedQueue)
 		}
 		n := l.ahead(0, Label{Label: 101}, Label{Label: 500}).uniform()
-		n.Reserved, n.Reservation = true, burst(9, 100)
+		n.Reserved, n.Reservation, n.Bypass = true, burst(9, 100), true
 		w.ftn(l, 0, n)
 		if have := w.priority(w.a, frame); have != classNone {
 			t.Errorf("by a bypass: class %x, want none", have)

@@ -34,6 +34,7 @@ enum label_flags {
 	LABEL_UNIFORM = 1, /* TTL is handed on from header to header (RFC 3443, 2.1); else the model is the pipe */
 	LABEL_KEEP_TC = 2, /* labels get the traffic class of what they replace or stand on: of IP, the precedence */
 	LABEL_RESERVED = 4, /* the LSP has a reservation: reserve.h. An FTN's is metered */
+	LABEL_BYPASS = 8,   /* by a bypass, of a link that has failed: nothing was admitted there */
 };
 
 /* Next hop label forwarding entry. */

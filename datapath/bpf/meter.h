@@ -78,6 +78,7 @@ static __always_inline void take_back(__u64 *of, __u64 much)
 		if (was < much || __sync_val_compare_and_swap(of, was, was - much) == was)
 			return;
 	}
+	__sync_fetch_and_add(of, -much); /* what so many change at once is not new */
 }
 
 /* Is there room for so many frames of so many bytes in all? If so, they are taken. now: ns of a monotonic clock. */

@@ -318,7 +318,8 @@ static __always_inline enum reason leave_router(struct frame *f, struct label_st
 /* Is a frame with this entry on top, which goes by an LSP, within what that has reserved? */
 static __always_inline bool is_reserved(const struct nhlfe *n, __u32 entry)
 {
-	return n->flags & LABEL_RESERVED && (entry & ENTRY_TC) == RESERVED_CLASS << 9;
+	return (n->flags & (LABEL_RESERVED | LABEL_BYPASS)) == LABEL_RESERVED &&
+	       (entry & ENTRY_TC) == RESERVED_CLASS << 9;
 }
 
 static __always_inline enum punt drop_labelled(struct frame *f, enum reason why)
@@ -510,8 +511,7 @@ __noinline int impose_labels(struct frame *f, __u32 ftn)
 	if (!push_all(f, s, n, below, first, first))
 		return drop_labelled(f, REASON_LABEL_STACK);
 	depart(f, n->port, *(const word *)n->mac, out);
-	/* By a bypass, of a link that has failed: nothing was admitted there. */
-	f->reserved = n->pushes == 1 && is_reserved(n, below);
+	f->reserved = is_reserved(n, below);
 	s->aged = f->hops;
 	return WALK_ON;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * What nodes send, their packet programs included. The traffic class of reservations says that a router has measured
- * the frame (reserve.h), and by it the frame goes first at network cards (early.h), on this host and on others. A node's
- * word for that counts for nothing: the class is taken off all labels that it sends.
+ * the frame (reserve.h), and by it the frame goes first at network cards (early.h), on this host and on others. A
+ * node's word for that counts for nothing: the class is taken off all labels that it sends.
  */
 #pragma once
 

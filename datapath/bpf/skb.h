@@ -242,6 +242,7 @@ static __always_inline int leave(struct __sk_buff *skb, struct frame *f, enum re
 	if (with_programs && f->why == TO_PROGRAM) {
 		if (with_mpls && f->edit.puts > f->edit.takes) { /* as send_by() (node_out.h) */
 			give_back(f, f->from);
+			skb->mark = MARK_OURS | MARK_ROUTERS | programs_met(skb); /* as below */
 			return bpf_redirect(f->from, BPF_F_INGRESS);
 		}
 		return call_program(skb, f);

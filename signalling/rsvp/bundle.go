@@ -6,8 +6,17 @@ import (
 	"github.com/pergola-net/pergola/signalling/rsvp/message"
 )
 
-// bundleMax is how long a Bundle may be, in bytes: a raw socket does not fragment.
+// bundleMax is how long the messages of a Bundle may be, in bytes, where the link takes that: a raw socket does not
+// fragment.
 const bundleMax = 1400
+
+func (l *link) bundleMax() int {
+	const headers = 20 + 8 // of IPv4, and of the Bundle
+	if l.MTU == 0 {
+		return bundleMax
+	}
+	return min(bundleMax, l.MTU-headers)
+}
 
 // bundle is messages to one neighbour that go together (RFC 2961, section 3).
 type bundle struct {
@@ -35,7 +44,7 @@ func (r *Router) seal(all []Send) []Send {
 		}
 		to := place{s.link.Index, s.Next}
 		in := last[to]
-		if in == nil || in.size+len(b) > bundleMax {
+		if in == nil || in.size+len(b) > s.link.bundleMax() {
 			in = &bundle{first: i}
 			bundles = append(bundles, in)
 			last[to] = in

@@ -9,7 +9,7 @@ import (
 // Messages that go to one neighbour at the same time go in Bundles that fit into a packet, if the neighbour takes them;
 // no more than one by one if it does not, or if they are signed.
 func TestMessagesOfOneMomentAreBundled(t *testing.T) {
-	const lsps = 40
+	const lsps, short = 40, 576
 	for name, c := range map[string]struct {
 		set     func(*world)
 		bundled bool
@@ -20,6 +20,14 @@ func TestMessagesOfOneMomentAreBundled(t *testing.T) {
 			for _, n := range w.routers {
 				for j := range n.config.Interfaces {
 					n.config.Interfaces[j].GTSM = true
+				}
+			}
+			w.reduce()
+		}, true},
+		"by a short link": {func(w *world) {
+			for _, n := range w.routers {
+				for j := range n.config.Interfaces {
+					n.config.Interfaces[j].MTU = short
 				}
 			}
 			w.reduce()
@@ -44,7 +52,8 @@ func TestMessagesOfOneMomentAreBundled(t *testing.T) {
 				alone++
 			case m.Type == message.Bundle:
 				bundles++
-				if inside += len(m.Bundled); len(m.Bundled) < 2 || len(b) > bundleMax+100 {
+				if inside += len(m.Bundled); len(m.Bundled) < 2 || len(b) > bundleMax+8 ||
+					name == "by a short link" && len(b)+20 > short {
 					t.Errorf("%s: a Bundle of %d messages, %d bytes", name, len(m.Bundled),
 						len(b))
 				}

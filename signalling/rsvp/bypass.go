@@ -57,7 +57,8 @@ const maxRouters = 256 // a record has fewer
 
 // by looks for the router where a bypass ends in an LSP's record: it has the label by which packets are to come there
 // (RFC 4090, section 6.4.2), if the router takes it at each interface. Routers behind this one have written the record:
-// a router before this one in it would be a loop.
+// a router before this one in it would be a loop. (Those before this one are known by interfaces, and by their IDs only
+// where routers of other makes record these in Paths.)
 func (s *lsp) by(b *lsp) (detour, bool) {
 	d, end, passed := detour{bypass: b}, b.key.Session.End, false
 	if s.path.record != nil && slices.ContainsFunc(s.path.record.Records,

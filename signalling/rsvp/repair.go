@@ -31,6 +31,9 @@ func (r *Router) goRound(s *lsp, node bool) bool {
 	r.forget(s.resv.heard)
 	s.sent, s.resv.heard, s.kept, s.unsure = sent{}, heard{}, nil, false
 	s.resv.out = d.label
+	if s.repair == nil { // the failure is a new one
+		s.resv.spared = false
+	}
 	spare(&s.resv.expires, &s.resv.spared, r.now+lifetime(s.resv.period))
 	s.repair = &repair{bypass: d.bypass, steps: d.steps, key: s.key}
 	s.repair.key.Sender = r.backupSender(s, d.bypass)

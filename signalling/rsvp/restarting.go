@@ -71,7 +71,8 @@ func (r *Router) keep(p place, until time.Duration) {
 }
 
 // spare has a state live until a time at least, once for each refresh that comes: what nobody refreshes ends, also
-// where a link or a neighbour is lost and found again and again.
+// where a link or a neighbour is lost and found again and again. (Not where a neighbour restarts each time: it has its
+// time to recover, whatever was before.)
 func spare(expires *time.Duration, spared *bool, until time.Duration) {
 	if !*spared && *expires < until {
 		*expires, *spared = until, true

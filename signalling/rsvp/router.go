@@ -35,6 +35,7 @@ type Interface struct {
 	// which is all but Path and PathTear: this one does so, too, and takes nothing of it that has another TTL.
 	GTSM bool
 	Down bool // see SetLink
+	MTU  int  // of IP; 0: 1500
 }
 
 // Config is what a Router is made with.

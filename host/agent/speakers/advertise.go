@@ -4,9 +4,8 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/pergola-net/pergola/host/sliver"
 	"github.com/pergola-net/pergola/signalling/rsvp"
@@ -34,6 +33,7 @@ type advertised struct {
 	links   map[string]te.Link // by interface
 	started string             // the start in which they were told
 	due     bool               // something is to be told
+	asking  bool               // they are being told
 	backoff                    // since they took it
 }
 
@@ -49,6 +49,9 @@ func newAdvertising() advertising {
 func (s *Speakers) Advertise(ctx context.Context, daemons Daemons) {
 	all := time.NewTicker(floodAll)
 	defer all.Stop()
+	var asked sync.WaitGroup
+	defer asked.Wait()
+	slots := make(chan struct{}, askedAtOnce)
 	for {
 		everything := false
 		select {
@@ -59,10 +62,10 @@ func (s *Speakers) Advertise(ctx context.Context, daemons Daemons) {
 			s.forgetStarted(daemons)
 		case <-s.changes:
 		}
-		var asked errgroup.Group
-		asked.SetLimit(askedAtOnce)
 		for id, lines := range s.toAdvertise(everything) {
-			asked.Go(func() error {
+			asked.Go(func() {
+				slots <- struct{}{}
+				defer func() { <-slots }()
 				started := daemons.Started(id)
 				err := daemons.Configure(ctx, id, lines)
 				if err != nil {
@@ -70,10 +73,8 @@ func (s *Speakers) Advertise(ctx context.Context, daemons Daemons) {
 						err)
 				}
 				s.noteAdvertised(id, started, err)
-				return nil
 			})
 		}
-		_ = asked.Wait()
 		select {
 		case <-ctx.Done():
 			return
@@ -88,7 +89,7 @@ func (s *Speakers) toAdvertise(everything bool) map[sliver.ID][]string {
 	defer s.mu.Unlock()
 	all := map[sliver.ID][]string{}
 	for id, a := range s.advertised {
-		if !a.due && !everything || s.now().Before(a.notYet) {
+		if !a.due && !everything || a.asking || s.now().Before(a.notYet) {
 			continue
 		}
 		a.due = false
@@ -104,6 +105,9 @@ func (s *Speakers) toAdvertise(everything bool) map[sliver.ID][]string {
 		}
 	}
 	maps.DeleteFunc(all, func(_ sliver.ID, lines []string) bool { return len(lines) == 0 })
+	for id := range all {
+		s.advertised[id].asking = true
+	}
 	return all
 }
 
@@ -139,8 +143,13 @@ func (s *Speakers) noteAdvertised(id sliver.ID, started string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a := s.advertised[id]
+	if a == nil { // the router speaks no more
+		return
+	}
+	if a.asking = false; a.due {
+		s.advertiseLocked(a)
+	}
 	switch {
-	case a == nil: // the router speaks no more
 	case err != nil:
 		clear(a.links)
 		a.backOff(s.now())

@@ -73,7 +73,7 @@ func (r *Router) entry(e rsvp.Entry) (is datapath.NHLFE, err error) {
 	if does == rsvp.Push || does == rsvp.Swap {
 		is.Push = []datapath.Label{{Label: uint32(e.Out)}}
 	}
-	if e.Bypass != 0 {
+	if is.Bypass = e.Bypass != 0; is.Bypass {
 		is.Push = append(is.Push, datapath.Label{Label: uint32(e.Bypass)})
 	}
 	return is, nil

@@ -85,7 +85,7 @@ func openSpeaker(r *router, want *Router) (rsvpSpeaker, error) {
 		MaxLSPs: mostLSPs, MaxBytes: mostBytes}
 	for index, is := range want.Interfaces {
 		config.Interfaces = append(config.Interfaces, rsvp.Interface{Index: index, Prefix: is.Prefix,
-			Bandwidth: bytesPerSecond(is.Bandwidth), Down: is.Down})
+			Bandwidth: bytesPerSecond(is.Bandwidth), Down: is.Down, MTU: is.MTU})
 	}
 	speaks, err := speaker.Open(speaker.Config{Namespace: ns, Router: config, Labels: r.label, Event: r.event,
 		Bandwidth: r.bandwidth, Failed: r.unsent})
@@ -115,7 +115,9 @@ func (r *router) ended() bool {
 func (r *router) fits(want *Router) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	same := func(a, b Interface) bool { return a.Prefix == b.Prefix && a.Bandwidth == b.Bandwidth }
+	same := func(a, b Interface) bool {
+		return a.Prefix == b.Prefix && a.Bandwidth == b.Bandwidth && a.MTU == b.MTU
+	}
 	return r.want.NetNS == want.NetNS && r.want.ID == want.ID && r.want.Space == want.Space &&
 		maps.EqualFunc(r.want.Interfaces, want.Interfaces, same)
 }

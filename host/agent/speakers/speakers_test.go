@@ -170,7 +170,7 @@ func TestEntriesAreWrittenByPort(t *testing.T) {
 	}
 	repaired := reserved
 	repaired.From, repaired.Bypass = 0, 40_000
-	want.In, want.Push = 0, []datapath.Label{{Label: 30_000}, {Label: 40_000}}
+	want.In, want.Push, want.Bypass = 0, []datapath.Label{{Label: 30_000}, {Label: 40_000}}, true
 	if e, err := c.entry(repaired); err != nil || cmp.Diff(want, e) != "" {
 		t.Errorf("by a bypass: %v, -want +got:\n%s", err, cmp.Diff(want, e))
 	}

@@ -39,6 +39,7 @@ type Interface struct {
 	Bandwidth  unit.Rate              // that LSPs can reserve
 	Neighbours map[netip.Addr][6]byte // by the addresses by which they speak
 	Down       bool
+	MTU        int // of IP
 }
 
 // DefaultBandwidth is what LSPs can reserve of a link without a rate: the speed that the kernel gives veth devices.
@@ -134,7 +135,7 @@ func (n *network) iface(node *slice.Node, at *slice.Interface) (is Interface, ok
 		return is, false
 	}
 	is = Interface{Name: at.Name, Prefix: address, Bandwidth: bandwidth(n.Spec, &n.Overrides, node.Name, at),
-		Neighbours: map[netip.Addr][6]byte{}, Down: n.Overrides.Down[at.Link]}
+		Neighbours: map[netip.Addr][6]byte{}, Down: n.Overrides.Down[at.Link], MTU: at.MTU}
 	others, gone := 0, 0
 	for _, l := range seg.Links {
 		for _, e := range l.Ends {
