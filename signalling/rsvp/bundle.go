@@ -21,49 +21,50 @@ func (l *link) bundleMax() int {
 // bundle is messages to one neighbour that go together (RFC 2961, section 3).
 type bundle struct {
 	first int      // its place among what is sent
-	parts [][]byte // encoded
+	more  [][]byte // encoded, behind that one
 	size  int
 }
 
 // seal encodes what is to be sent: in Bundles to neighbours that take them, else one by one. What is signed is not
 // bundled: Wireshark (4.0) takes a Bundle with an INTEGRITY object for malformed.
 func (r *Router) seal(all []Send) []Send {
-	var bundles []*bundle
-	last := map[place]*bundle{}
+	var few [4]bundle // to so many neighbours at a time, mostly
+	bundles := few[:0]
 	for i := range all {
 		s := &all[i]
-		if s.link == nil || !r.config.Reduce || !s.link.reduces || len(s.link.Keys) > 0 {
-			r.encodeSend(s)
+		r.encodeSend(s)
+		if s.link == nil || s.Message == nil || !r.config.Reduce || !s.link.reduces || len(s.link.Keys) > 0 {
 			continue
 		}
-		b, err := s.message.Encode()
-		if err != nil {
-			r.Counters.Malformed++
-			s.link = nil
+		at := len(bundles) - 1
+		for at >= 0 && (all[bundles[at].first].link != s.link || all[bundles[at].first].Next != s.Next) {
+			at--
+		}
+		if at < 0 || bundles[at].size+len(s.Message) > s.link.bundleMax() {
+			bundles = append(bundles, bundle{first: i, size: len(s.Message)})
 			continue
 		}
-		to := place{s.link.Index, s.Next}
-		in := last[to]
-		if in == nil || in.size+len(b) > s.link.bundleMax() {
-			in = &bundle{first: i}
-			bundles = append(bundles, in)
-			last[to] = in
-		}
-		in.parts, in.size = append(in.parts, b), in.size+len(b)
+		in := &bundles[at]
+		in.more, in.size, s.Message = append(in.more, s.Message), in.size+len(s.Message), nil
 	}
 	for _, in := range bundles {
 		s := &all[in.first]
-		if len(in.parts) > 1 {
-			s.message = message.Message{Type: message.Bundle, Flags: message.RefreshReduction, TTL: 1,
-				Encoded: in.parts}
-			if s.link.GTSM {
-				s.message.TTL = ttl
-			}
-			s.Source, s.Dest, s.RouterAlert = s.link.Prefix.Addr(), s.Next, false
+		if len(in.more) == 0 {
+			continue
 		}
+		s.message = message.Message{Type: message.Bundle, Flags: message.RefreshReduction, TTL: 1,
+			Encoded: slices.Insert(in.more, 0, s.Message)}
+		if s.link.GTSM {
+			s.message.TTL = ttl
+		}
+		s.Source, s.Dest, s.RouterAlert = s.link.Prefix.Addr(), s.Next, false
 		r.encodeSend(s)
 	}
-	return slices.DeleteFunc(all, func(s Send) bool { return s.Message == nil }) // it is in a bundle, or malformed
+	all = slices.DeleteFunc(all, func(s Send) bool { return s.Message == nil }) // it is in a bundle, or malformed
+	for i := range all {
+		all[i].link, all[i].message, all[i].of = nil, message.Message{}, nil
+	}
+	return all
 }
 
 // encodeSend encodes a message to a neighbour. One that grew too long, by what it was given to pass on, is counted.
@@ -74,7 +75,6 @@ func (r *Router) encodeSend(s *Send) {
 	b, err := r.encode(s.link.Keys, s.message)
 	if err != nil {
 		r.Counters.Malformed++
-		return
 	}
-	s.Message, s.message, s.link, s.of = b, message.Message{}, nil, nil
+	s.Message = b
 }
