@@ -246,7 +246,7 @@ const (
 	explicitNull6 = 2
 )
 
-// Values of enums in bpf/mpls.h.
+// Values of enums in bpf/label_table.h.
 const (
 	labelPop    = 1
 	labelSwitch = 2

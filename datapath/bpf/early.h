@@ -22,16 +22,13 @@
 
 #include "count.h"
 #include "frame.h"
+#include "label_entry.h"
 #include "meter.h"
 #include "needs.h"
 #include "outer.h"
 #include "reasons.h"
 #include "reserve.h"
 #include "tunnel.h"
-
-#ifndef ETH_P_MPLS_UC
-#define ETH_P_MPLS_UC 0x8847
-#endif
 
 #define MAX_WAITING 512	 /* frames that wait for a thread below; its queue, datapath.belowQueue, is longer */
 #define CONTROL_FRAME 1000000ull   /* ns that a frame of control traffic takes of its bucket: 1,000 a second, */
@@ -96,7 +93,7 @@ static __always_inline bool has_reservation(const void *frame, const void *end)
 
 	if ((const void *)(entry + 1) > end || eth->h_proto != bpf_htons(ETH_P_MPLS_UC))
 		return false;
-	return (bpf_ntohl(*entry) >> 9 & 7) == RESERVED_CLASS;
+	return CLASS_OF(bpf_ntohl(*entry)) == RESERVED_CLASS;
 }
 
 /*
@@ -123,7 +120,7 @@ static __always_inline bool looks_like_control(const void *frame, const void *en
 		       *icmp <= 137;
 	}
 	if (eth->h_proto == bpf_htons(ETH_P_MPLS_UC))
-		return (bpf_ntohl(*(const __be32 *)(eth + 1)) >> 9 & 7) >= 6;
+		return CLASS_OF(bpf_ntohl(*(const __be32 *)(eth + 1))) >= 6;
 	return eth->h_proto == bpf_htons(ETH_P_ARP) || bpf_ntohs(eth->h_proto) < ETH_P_802_3_MIN;
 }
 

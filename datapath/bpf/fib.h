@@ -159,7 +159,7 @@ union adjacency {
 struct nexthop {
 	union adjacency to;
 	__u32 port; /* ifindex of the router's port that it leaves by */
-	__u32 ftn;  /* number of the NHLFE whose labels and way frames get instead (mpls.h); 0: none */
+	__u32 ftn;  /* number of the NHLFE whose labels and way frames get instead (impose.h); 0: none */
 };
 
 struct {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Label rules: which frames get the labels of an FTN (mpls.h) because of what they are, and not because of the route by
+ * Label rules: which frames get the labels of an FTN (impose.h) because of what they are, and not because of the route by
  * which they leave. They belong to a router, by its label space; its legs say that there are some (LEG_LABEL_RULES), so
  * that other routers' frames are not looked up. The first rule counts that matches, and whose LSP is there: a frame
  * stays with its route while the LSP is down, and where the LSP would send it back by the link that it came by.
@@ -12,7 +12,7 @@
 
 #include "fib.h"
 #include "frame.h"
-#include "mpls.h"
+#include "label_table.h"
 #include "needs.h"
 #include "rule.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * What routers do with labels (RFC 3031, 3.10 to 3.12). User space (datapath/mpls.go) writes, mpls.h reads.
+ * What routers do with labels (RFC 3031, 3.10 to 3.12). User space (datapath/mpls.go) writes, mpls.h and impose.h read.
  *
  *	(label space, label) -> NHLFE: labels off, labels on, next hop	the incoming label map
  *	(label space, FTN) -> NHLFE					of frames that get their first labels

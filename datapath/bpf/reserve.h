@@ -35,7 +35,7 @@ struct reservation {
 	__u32 pad;
 };
 
-/* By label space and FTN (mpls.h): both in one number. */
+/* By label space and FTN (label_table.h): both in one number. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, MAX_RESERVATIONS);

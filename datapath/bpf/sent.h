@@ -12,27 +12,22 @@
 #include <bpf/bpf_helpers.h>
 
 #include "frame.h"
+#include "label_entry.h"
 #include "node.h"
 #include "ports.h"
 #include "reasons.h"
 #include "reserve.h"
 
-#ifndef ETH_P_MPLS_UC
-#define ETH_P_MPLS_UC 0x8847
-#endif
-
 #define MAX_SENT_LABELS 64 /* that are looked at. Routers of one host take off a few */
-#define CLASS_BITS 0xe00   /* of a label stack entry (RFC 5462) */
-#define BOTTOM_BIT 0x100
 
 /* The entry without the class, and true if it had it. */
 static __always_inline bool without_class(__be32 *entry)
 {
 	__u32 e = bpf_ntohl(*entry);
 
-	if ((e & CLASS_BITS) != RESERVED_CLASS << 9)
+	if (CLASS_OF(e) != RESERVED_CLASS)
 		return false;
-	*entry = bpf_htonl(e & ~CLASS_BITS);
+	*entry = bpf_htonl(e & ~ENTRY_TC);
 	return true;
 }
 
@@ -51,7 +46,7 @@ static long take_off_one(__u32 i, struct sent_labels *l)
 		return 1;
 	if (without_class(&entry) && bpf_skb_store_bytes(l->skb, at, &entry, sizeof(entry), BPF_F_RECOMPUTE_CSUM))
 		l->failed = true;
-	return l->failed || bpf_ntohl(entry) & BOTTOM_BIT;
+	return l->failed || bpf_ntohl(entry) & ENTRY_BOTTOM;
 }
 
 /* Takes the class off all labels of a frame, if it has any. Returns an enum reason. */
@@ -81,7 +76,7 @@ static long take_off_one_xdp(__u32 i, struct sent_labels_xdp *l)
 		return 1;
 	if (without_class(&entry) && bpf_xdp_store_bytes(l->ctx, at, &entry, sizeof(entry)))
 		l->failed = true;
-	return l->failed || bpf_ntohl(entry) & BOTTOM_BIT;
+	return l->failed || bpf_ntohl(entry) & ENTRY_BOTTOM;
 }
 
 /* In XDP. Returns false where it cannot be done. */

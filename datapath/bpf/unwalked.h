@@ -17,7 +17,7 @@
 #include "fib.h"
 #include "frame.h"
 #include "meter.h"
-#include "mpls.h"
+#include "label_stack.h"
 #include "needs.h"
 #include "ports.h"
 #include "punt.h"
