@@ -114,6 +114,7 @@ type socket struct {
 	listener *net.UnixListener // nil: the sliver was made without one
 	ctx      context.Context   //nolint:containedctx // of its connections: ends with the socket
 	end      context.CancelFunc
+	handing  chan struct{} // has room for one request for the slow path
 
 	mu    sync.Mutex // guards conns
 	conns map[*net.UnixConn]bool
@@ -155,7 +156,7 @@ func (s *Sockets) add(id sliver.ID, o Owner) {
 	}
 	is := &socket{
 		Owner: o, share: s.shares[id.Slice], id: id, sockets: s, listener: l,
-		conns: make(map[*net.UnixConn]bool),
+		handing: make(chan struct{}, 1), conns: make(map[*net.UnixConn]bool),
 	}
 	is.ctx, is.end = context.WithCancel(context.Background())
 	s.open[id] = is
@@ -266,9 +267,10 @@ func (k *socket) converse(c *net.UnixConn) {
 }
 
 // admit waits until a request may be carried out: one that changes what is stored, until the slice's rate has paid for
-// that, and it is the slice's turn among those of the host, in which it has one request at a time; one whose answer may
-// be long, until no other such answer of the slice takes memory. done is called when the answer has been sent. What
-// waits here has no thread of its own, unlike a request that is carried out (processorTime): thousands may wait.
+// that, and it is the slice's turn among those of the host, in which it has one request at a time; one whose answer
+// may be long, until no other such answer of the slice takes memory; one for a file that is one process's, until this
+// process has closed its own copy of the last one. done is called when the answer has been sent. What waits here has
+// no thread of its own, unlike a request that is carried out (processorTime): thousands may wait.
 func (k *socket) admit(r message.Request) (done func(), err error) {
 	switch r.Do {
 	case message.DoSetQueues, message.DoReserve, message.DoRelease:
@@ -285,6 +287,8 @@ func (k *socket) admit(r message.Request) (done func(), err error) {
 		return done, nil
 	case message.DoFilters:
 		return k.enter(k.lists)
+	case message.DoSlowPath:
+		return k.enter(k.handing)
 	}
 	return func() {}, nil
 }
