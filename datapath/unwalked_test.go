@@ -67,7 +67,8 @@ type toldCase struct {
 var bigPacket = packet{payload: 1452}
 
 var toldCases = []toldCase{
-	{name: "TTL", came: []entry{{100, 1, 6}, {50, 9, 1}}, why: TTLExpired, labels: []entry{{100, 1, 6}, {50, 9, 1}}},
+	{name: "TTL", came: []entry{{100, 1, 6}, {50, 9, 1}}, why: TTLExpired,
+		labels: []entry{{100, 1, 6}, {50, 9, 1}}},
 	{name: "router alert", came: []entry{{1, 1, 6}, {100, 9, 1}}, why: RouterAlert,
 		labels: []entry{{1, 1, 6}, {100, 9, 1}}},
 	{name: "behind a label that has come off", came: []entry{{0, 7, 0}, {100, 1, 0}}, why: TTLExpired,

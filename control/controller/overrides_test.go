@@ -206,7 +206,8 @@ func TestLinkPatchChangesQueues(t *testing.T) {
 		return applyPatch(p, &slice.Slice{Name: "net"}, l, &trial, &o)
 	}
 	if err := apply(api.LinkPatch{Queues: []api.QueuePatch{
-		{Number: 0, Priority: pointer(8)}, {Number: 1, Share: pointer(40), Priority: pointer(2)}, {Number: 2, Length: pointer(unit.Length{Frames: 200}), Rate: pointer(unit.Rate(5e6))},
+		{Number: 0, Priority: pointer(8)}, {Number: 1, Share: pointer(40), Priority: pointer(2)},
+		{Number: 2, Length: pointer(unit.Length{Frames: 200}), Rate: pointer(unit.Rate(5e6))},
 	}}); err != nil {
 		t.Fatal(err)
 	}

@@ -74,10 +74,7 @@ func TestBundlesBringNothingFromBeyond(t *testing.T) {
 	w.sign(message.Key{ID: 5, Algorithm: message.SHA256, Secret: []byte("secret")})
 	k := w.mustAdd(0, w.guarded(1, 400, 0, 1, 2, 3))
 	w.mustAdd(1, w.bypass(2, 2, 1, 4, 2))
-	w.run(testTick)
-	w.cut(1, 2, false)
-	w.run(testTick)
-	w.repaired(k, 1)
+	w.mustRepair(k)
 	s := w.routers[1].lsps[k]
 	label := s.resv.out
 	b := w.routers[2].lsps[k].backups[0]
@@ -116,10 +113,7 @@ func TestTheMergePointHearsOfTheEndWithoutTheBypass(t *testing.T) {
 	w := ladder(t, 1)
 	k := w.mustAdd(0, w.guarded(1, 400, 0, 1, 2, 3))
 	b := w.mustAdd(1, w.bypass(2, 2, 1, 4, 2))
-	w.run(testTick)
-	w.cut(1, 2, false)
-	w.run(testTick)
-	w.repaired(k, 1)
+	w.mustRepair(k)
 	w.removeLSP(1, b)
 	w.run(testTick)
 	for i, n := range w.routers[1:4] {
@@ -167,10 +161,7 @@ func TestALinkTakesAnLSPAndItsBypass(t *testing.T) {
 	k := w.mustAdd(0, w.guarded(1, 400, 0, 1, 2, 3))
 	w.mustAdd(0, w.shared(5, 1, 10, 0, 1)) // so that they stay neighbours
 	w.mustAdd(1, w.bypass(2, 2, 1, 0, 2))
-	w.run(testTick)
-	w.cut(1, 2, false)
-	w.run(testTick)
-	w.repaired(k, 1)
+	w.mustRepair(k)
 	s := w.routers[0].lsps[k]
 	a := s.path.priority
 	a.Flags &^= message.LocalProtection

@@ -42,6 +42,15 @@ func (w *world) cut(a, b int, up bool) {
 	w.setLink(end{b, w.index(b, a)}, up)
 }
 
+// mustRepair has the link between routers 1 and 2 fail, and router 1 repair an LSP.
+func (w *world) mustRepair(k Key) {
+	w.t.Helper()
+	w.run(testTick)
+	w.cut(1, 2, false)
+	w.run(testTick)
+	w.repaired(k, 1)
+}
+
 // ladder is routers 0 to 3 in a row, and ways round: router 4 joins 1 and 2, router 5 joins 1 and 3, router 6 joins 0
 // and 1.
 func ladder(t testing.TB, seed uint64) *world {
@@ -154,10 +163,7 @@ func TestARepairedLSPIsReplacedByOneOnAnotherWay(t *testing.T) {
 	w := ladder(t, 1)
 	old := w.mustAdd(0, w.guarded(1, 400, 0, 1, 2, 3))
 	w.mustAdd(1, w.bypass(2, 2, 1, 4, 2))
-	w.run(testTick)
-	w.cut(1, 2, false)
-	w.run(testTick)
-	w.repaired(old, 1)
+	w.mustRepair(old)
 	next := w.shared(1, 2, 400, 0, 1, 5, 3)
 	next.Replaces = old.LSP
 	w.mustAdd(0, next)
@@ -253,10 +259,7 @@ func TestABypassThatFailsIsReplacedOrEndsTheRepair(t *testing.T) {
 		if second {
 			w.mustAdd(1, w.bypass(3, 2, 1, 5, 3))
 		}
-		w.run(testTick)
-		w.cut(1, 2, false)
-		w.run(testTick)
-		w.repaired(k, 1)
+		w.mustRepair(k)
 		w.cut(1, 4, false)
 		w.run(testTick)
 		if second {

@@ -45,7 +45,8 @@ func (d *daemons) all() []string {
 	return d.told
 }
 
-// Daemons that take nothing are asked more and more rarely, and others do not wait for them.
+// Daemons that take nothing are asked more and more rarely, and others do not wait for them. (Time is synctest's: a
+// pause takes none.)
 func TestDaemonsThatTakeNothingHoldNobodyUp(t *testing.T) {
 	const stuck = askedAtOnce - 1
 	synctest.Test(t, func(t *testing.T) {

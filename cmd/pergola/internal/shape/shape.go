@@ -114,21 +114,20 @@ func (f *Flags) remove(p *api.LinkPatch) error {
 }
 
 func setShare(q *api.QueuePatch, text string) error {
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 || n > slice.MaxShare {
-		return fmt.Errorf("share %s is out of range: 1 to %d", text, slice.MaxShare)
-	}
-	q.Share = &n
-	return nil
+	return assign(&q.Share, func() (int, error) { return upTo(slice.MaxShare, "share", text) })
 }
 
 func setPriority(q *api.QueuePatch, text string) error {
+	return assign(&q.Priority, func() (int, error) { return upTo(slice.LastPriority, "priority", text) })
+}
+
+// upTo reads a number from 1 on.
+func upTo(most int, what, text string) (int, error) {
 	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 || n > slice.LastPriority {
-		return fmt.Errorf("priority %s is out of range: 1 (served first) to %d", text, slice.LastPriority)
+	if err != nil || n < 1 || n > most {
+		return 0, fmt.Errorf("%s %s is out of range: 1 to %d", what, text, most)
 	}
-	q.Priority = &n
-	return nil
+	return n, nil
 }
 
 func setLength(q *api.QueuePatch, text string) error {
