@@ -31,6 +31,8 @@ PERGOLA_PARSE(packet)
 	struct ethernet_header *eth = pergola_header(packet, 0, struct ethernet_header), was = *eth;
 
 	packet->output = 3 - packet->interface;
+	if (eth->type == pergola_htons(0x86dd)) /* what kernels say of their own accord, at any time */
+		return PERGOLA_DROP;
 	if (*pergola_header(packet, 23, uint8_t) != 17)
 		return PERGOLA_SEND;
 	if (port >= 6000 && pergola_grow(packet, 8)) {
