@@ -131,7 +131,10 @@ def play(options, connection, viewer):
     tell(connection, frames=frames, keys=-(-frames // options.group), rate=options.rate, pts=FIRST_PTS)
     begin = time.monotonic()
     for n in range(frames):
-        time.sleep(max(0, begin + n / options.rate - time.monotonic()))
+        late = time.monotonic() - begin - n / options.rate
+        time.sleep(max(0, -late))
+        if late > 1 / options.rate:  # the machine was busy: what is late is not sent all at once
+            begin += late
         if select.select([connection], [], [], 0)[0]:
             raise ValueError("the viewer left before the end")
         stream.send(n)
