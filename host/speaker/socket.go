@@ -86,7 +86,8 @@ func (s *socket) receive() (rsvp.Packet, error) {
 		}
 		from, ok := netip.AddrFromSlice(header.Src.To4())
 		if ok && of != nil {
-			return rsvp.Packet{Interface: of.IfIndex, Source: from, TTL: uint8(header.TTL),
+			to, _ := netip.AddrFromSlice(header.Dst.To4())
+			return rsvp.Packet{Interface: of.IfIndex, Source: from, Dest: to, TTL: uint8(header.TTL),
 				Message: payload}, nil
 		}
 	}

@@ -29,7 +29,7 @@ type Config struct {
 	Router rsvp.Config
 	// Labels carries out a change of labels, and Event hears what happens. Both are called one at a time, in the
 	// order of what they tell, and must not call the Speaker. An LSP on its way, or at its end, whose label cannot
-	// be installed is refused.
+	// be installed is refused: for want of bandwidth where the error is ErrNoTime, whose text the ingress gets.
 	Labels func(rsvp.LabelChange) error
 	Event  func(rsvp.Event)
 	// Bandwidth, where it is not nil, hears what an interface has unreserved: at first, and when it changes. It is
@@ -38,6 +38,9 @@ type Config struct {
 	// Failed hears of a message that could not be sent. RSVP sends it again.
 	Failed func(error)
 }
+
+// ErrNoTime is the error of a label for whose packets the host has no processor time.
+var ErrNoTime = errors.New("no processor time")
 
 // Speaker is a router that takes part in RSVP-TE.
 type Speaker struct {
@@ -235,9 +238,15 @@ func (s *Speaker) do(input func(now time.Duration)) (err error) {
 
 // install carries out a change of labels, or has the LSP refused.
 func (s *Speaker) install(now time.Duration, c rsvp.LabelChange) {
-	if err := s.config.Labels(c); err != nil && !c.Remove {
-		s.router.Uninstalled(now, c.Entry)
+	err := s.config.Labels(c)
+	if err == nil || c.Remove {
+		return
 	}
+	if errors.Is(err, ErrNoTime) {
+		s.router.Uninstalled(now, c.Entry, rsvp.NoProcessor, err.Error())
+		return
+	}
+	s.router.Uninstalled(now, c.Entry, rsvp.NoLabel, "") // why is this host's own business
 }
 
 // leads tells whether the kernel's route to an address is by a neighbour.

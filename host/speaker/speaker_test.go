@@ -81,10 +81,20 @@ type told struct {
 
 func newLab(t *testing.T) *lab {
 	t.Helper()
+	l := newSilentLab(t, square())
+	for _, node := range l.network.Plan.Nodes {
+		l.speak(node.Name)
+	}
+	return l
+}
+
+// newSilentLab has no speakers yet.
+func newSilentLab(t *testing.T, p vnet.Plan) *lab {
+	t.Helper()
 	testkit.Root(t)
 	dir := testkit.TempState(t)
 	testkit.LeakCheck(t, dir)
-	n, remove, err := vnet.New(t.Context(), dir, vnet.Log(), square())
+	n, remove, err := vnet.New(t.Context(), dir, vnet.Log(), p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,11 +103,7 @@ func newLab(t *testing.T) *lab {
 			t.Error(err)
 		}
 	})
-	l := &lab{T: t, network: n, speakers: map[string]*told{}}
-	for _, node := range n.Plan.Nodes {
-		l.speak(node.Name)
-	}
-	return l
+	return &lab{T: t, network: n, speakers: map[string]*told{}}
 }
 
 // speak starts a router's speaker, without state.

@@ -244,7 +244,7 @@ func (w *world) walk(k Key, router int) string {
 	switch {
 	case what != "":
 		return what
-	case idOf(at.router) != k.Session.End:
+	case w.routers[at.router].config.ID != k.Session.End:
 		return fmt.Sprintf("it ends at router %d", at.router)
 	}
 	return ""

@@ -2,9 +2,11 @@ package rsvp
 
 import "github.com/pergola-net/pergola/signalling/rsvp/message"
 
-// adjacent tells whether messages of a type are for the next router itself, so that no other one forwards them. Path
-// and PathTear are for the egress.
-func adjacent(t message.Type) bool { return t != message.Path && t != message.PathTear }
+// adjacent tells whether messages of a type are for the next router itself, so that no other one forwards them. Path,
+// PathTear and ResvConf are for the egress.
+func adjacent(t message.Type) bool {
+	return t != message.Path && t != message.PathTear && t != message.ResvConf
+}
 
 // distant tells whether a message comes from beyond the link. Each router names in it the TTL that it sends with (RFC
 // 2205, section 3.1.1), so one that comes with less was forwarded, and that is not done to a message for a neighbour.

@@ -35,11 +35,15 @@ type neighbour struct {
 const lostAfter = 7
 
 // receiveHello answers a request, and finds out whether the neighbour has restarted.
-func (r *Router) receiveHello(in *link, from netip.Addr, m message.Message) {
+func (r *Router) receiveHello(in *link, packet Packet, m message.Message) {
+	from := packet.Source
 	h, ok := message.Of[message.HelloObject](m)
 	switch {
 	case !ok:
 		r.Counters.Malformed++
+		return
+	case packet.Dest == r.config.ID && !r.own(from):
+		r.answerIdentifier(in, from, h)
 		return
 	case !in.Prefix.Contains(from) || r.own(from):
 		r.Counters.Foreign++
@@ -62,6 +66,17 @@ func (r *Router) answerHello(in *link, from netip.Addr, h message.HelloObject) {
 	if !h.Ack && r.config.Instance != 0 {
 		r.sendHello(in, from, message.HelloObject{Ack: true, Source: r.config.Instance, Destination: h.Source})
 	}
+}
+
+// answerIdentifier answers a request from one router's identifier to another one's (RFC 4558), which comes once for all
+// links between them. Routers of this make ask each neighbour at its interface, and learn nothing from it.
+func (r *Router) answerIdentifier(in *link, to netip.Addr, h message.HelloObject) {
+	if h.Ack || r.config.Instance == 0 {
+		return
+	}
+	answer := message.HelloObject{Ack: true, Source: r.config.Instance, Destination: h.Source}
+	r.send(in, to, r.config.ID, to, message.Message{Type: message.Hello, TTL: 1,
+		Objects: append([]message.Object{answer}, r.restartCap()...)})
 }
 
 func (r *Router) sendHello(l *link, to netip.Addr, h message.HelloObject) {

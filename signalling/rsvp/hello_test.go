@@ -1,9 +1,12 @@
 package rsvp
 
 import (
+	"net/netip"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/pergola-net/pergola/signalling/rsvp/message"
 )
 
 // TestHellosBringTheStateOfARestartedRouterBack compares with refreshes alone, which take longer.
@@ -60,5 +63,43 @@ func TestASilentNeighbourTakesItsLSPsDown(t *testing.T) {
 	w.check()
 	if len(n.Entries()) != 1 {
 		t.Error("the LSP did not come back")
+	}
+}
+
+// A router of another make may ask by its identifier, once for all links (RFC 4558). It is answered by ours.
+func TestHellosBetweenIdentifiersAreAnswered(t *testing.T) {
+	w := chain(t, 2, 1000)
+	w.greet(time.Second)
+	r, other := w.routers[0], idOf(1)
+	ask := func(to netip.Addr, h message.HelloObject) []Send {
+		t.Helper()
+		b, err := message.Message{Type: message.Hello, TTL: 1, Objects: []message.Object{h}}.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := arrived(1, other, b)
+		p.Dest = to
+		r.Receive(w.now, p)
+		return r.Take().Send
+	}
+	request := message.HelloObject{Source: 77}
+	answers := ask(idOf(0), request)
+	if len(answers) != 1 || answers[0].Source != idOf(0) || answers[0].Dest != other || answers[0].RouterAlert {
+		t.Fatalf("answered by %+v", answers)
+	}
+	m, err := message.Decode(answers[0].Message)
+	h, _ := message.Of[message.HelloObject](m)
+	if err != nil || !h.Ack || h.Destination != 77 || h.Source != r.config.Instance {
+		t.Errorf("answered %+v: %v", m, err)
+	}
+	if answers := ask(idOf(0), message.HelloObject{Ack: true, Source: 77}); len(answers) > 0 {
+		t.Errorf("an answer is answered by %+v", answers)
+	}
+	foreign := r.Counters.Foreign
+	if answers := ask(w.address(0, 1), request); len(answers) > 0 || r.Counters.Foreign != foreign+1 {
+		t.Errorf("from afar to an interface, answered by %+v", answers)
+	}
+	if len(r.neighbours) > 0 {
+		t.Errorf("remembered: %+v", r.neighbours)
 	}
 }

@@ -149,16 +149,15 @@ func (r *Router) back(to netip.Addr, m message.Message) {
 }
 
 // pathErrs tells an error by each way by which an LSP comes; e has no Node if it is of this router.
-func (r *Router) pathErrs(s *lsp, e message.ErrorSpec) {
+func (r *Router) pathErrs(s *lsp, e message.ErrorSpec, said ...message.UserError) {
 	if !e.Node.IsValid() {
 		e.Node = s.in.Prefix.Addr()
 	}
 	if !s.lapsed {
-		r.pathErr(s.in, s.path.hop.Addr, s.path, e)
+		r.pathErr(s.in, s.path.hop.Addr, s.path, e, said...)
 	}
 	for _, b := range s.backups {
-		r.back(b.hop.Addr, message.Message{Type: message.PathErr, TTL: ttl,
-			Objects: []message.Object{s.key.Session, e, b.key.template(), s.path.tspec}})
+		r.back(b.hop.Addr, newPathErr(b.key, e, said, s.path.tspec))
 	}
 }
 

@@ -50,6 +50,7 @@ type path struct {
 	route    *message.ExplicitRoute
 	request  message.LabelRequest
 	tspec    message.SenderTspec
+	adspec   *message.Adspec
 	record   *message.RecordRoute
 	priority message.SessionAttribute
 	ttl      uint8
@@ -83,6 +84,8 @@ func readPath(m message.Message) (path, bool) {
 			p.request, label = o, true
 		case message.SenderTspec:
 			p.tspec, tspec = o, true
+		case message.Adspec:
+			p.adspec = &o
 		case message.RecordRoute: // likewise
 			if p.record == nil {
 				p.record = &o
@@ -354,6 +357,9 @@ func (r *Router) sendPath(s *lsp) {
 	m.Objects = append(m.Objects, s.path.request)
 	m.Objects = append(m.Objects, s.path.rest...)
 	m.Objects = append(m.Objects, s.key.template(), s.path.tspec)
+	if a, ok := s.adspec(); ok {
+		m.Objects = append(m.Objects, a)
+	}
 	if s.path.record != nil {
 		m.Objects = append(m.Objects, message.RecordRoute{Records: append([]message.Record{
 			{Addr: s.out.Prefix.Addr()}}, s.path.record.Records...)})

@@ -24,6 +24,7 @@ type resv struct {
 	period    time.Duration // of the refreshes that come
 	sent      sent          // upstream
 	heard     heard         // from downstream
+	confirm   netip.Addr    // who wants to be told, as the next message upstream says
 }
 
 // flow is what a Resv says of one LSP.
@@ -43,6 +44,7 @@ type reservations struct {
 	style   message.Style
 	flows   []flow
 	failure message.ErrorSpec
+	confirm netip.Addr // who is to be told
 	heard   heard
 }
 
@@ -63,6 +65,8 @@ func readResv(m message.Message) (v reservations, ok bool) {
 			v.style = o
 		case message.ErrorSpec:
 			v.failure = o
+		case message.ResvConfirm:
+			v.confirm = o.Receiver
 		case message.Flowspec:
 			spec = o
 		case message.FilterSpec:
@@ -97,8 +101,11 @@ func (r *Router) receiveResv(in *link, m message.Message) {
 			continue
 		}
 		if r.reserve(s, v, f) && s.in != nil {
+			s.resv.confirm = v.confirm
 			changed = append(changed, s)
+			continue
 		}
+		r.confirm(s, v, f)
 	}
 	r.sendResvs(changed)
 	// A number stands for all LSPs of its message. If one was refused, the number is not known: the message comes
@@ -244,6 +251,7 @@ func sameResv(a, b resv) bool {
 	a.expires, b.expires = 0, 0
 	a.period, b.period = 0, 0
 	a.spared, b.spared = false, false
+	a.confirm, b.confirm = netip.Addr{}, netip.Addr{}
 	return reflect.DeepEqual(a, b)
 }
 
@@ -336,8 +344,13 @@ func (r *Router) sendResv(group []*lsp) {
 		return
 	}
 	m := message.Message{Type: message.Resv, TTL: ttl, Objects: []message.Object{first.key.Session,
-		first.hopUp(), r.timeValues(), first.resv.style, largest(group)}}
+		first.hopUp(), r.timeValues()}}
+	if i := slices.IndexFunc(group, func(s *lsp) bool { return s.resv.confirm.IsValid() }); i >= 0 {
+		m.Objects = append(m.Objects, message.ResvConfirm{Receiver: group[i].resv.confirm})
+	}
+	m.Objects = append(m.Objects, first.resv.style, largest(group))
 	for _, s := range group {
+		s.resv.confirm = netip.Addr{}
 		m.Objects = append(m.Objects, s.key.filter(), s.resv.in)
 		if s.path.record != nil {
 			m.Objects = append(m.Objects, message.RecordRoute{Records: r.recorded(s)})

@@ -32,7 +32,8 @@ type Interface struct {
 	// link has more than two routers, each signs by a key ID of its own: sequence numbers are followed by it.
 	Keys []message.Key
 	// GTSM is for a link on which all routers send by TTL 255 what goes from neighbour to neighbour (RFC 5082),
-	// which is all but Path and PathTear: this one does so, too, and takes nothing of it that has another TTL.
+	// which is all but Path, PathTear and ResvConf: this one does so, too, and takes nothing of it that has another
+	// TTL.
 	GTSM bool
 	Down bool // see SetLink
 	MTU  int  // of IP; 0: 1500
@@ -154,6 +155,7 @@ type Event struct {
 	Kind  string
 	Key   Key
 	Error message.ErrorSpec
+	Said  string           // of Failed: what the router said more of it, for people, whatever bytes these are
 	Route []message.Record // of Up, at the ingress: the routers on the way
 }
 
@@ -282,14 +284,15 @@ func (r *Router) Take() Output {
 type Packet struct {
 	Interface int // by which it came
 	Source    netip.Addr
-	TTL       uint8 // with which it came
+	Dest      netip.Addr // of the packet
+	TTL       uint8      // with which it came
 	Message   []byte
 }
 
 // Receive takes a message that came.
 func (r *Router) Receive(now time.Duration, p Packet) {
 	r.advance(now)
-	in, from := r.interfaces[p.Interface], p.Source
+	in := r.interfaces[p.Interface]
 	if in == nil || in.Down {
 		return
 	}
@@ -314,12 +317,12 @@ func (r *Router) Receive(now time.Duration, p Packet) {
 			r.Counters.Forged++
 			continue
 		}
-		r.dispatch(in, from, inner)
+		r.dispatch(in, p, inner)
 	}
-	r.dispatch(in, from, m)
+	r.dispatch(in, p, m)
 }
 
-func (r *Router) dispatch(in *link, from netip.Addr, m message.Message) {
+func (r *Router) dispatch(in *link, p Packet, m message.Message) {
 	r.receiveAcks(in, m)
 	switch m.Type {
 	case message.Path:
@@ -334,10 +337,12 @@ func (r *Router) dispatch(in *link, from netip.Addr, m message.Message) {
 		r.receivePathErr(in, m)
 	case message.ResvErr:
 		r.receiveResvErr(in, m)
+	case message.ResvConf:
+		r.receiveResvConf(in, m)
 	case message.Hello:
-		r.receiveHello(in, from, m)
+		r.receiveHello(in, p, m)
 	case message.Srefresh:
-		r.receiveSummary(in, from, m)
+		r.receiveSummary(in, p.Source, m)
 	default: // an Ack or a Bundle; or not built
 	}
 }

@@ -79,11 +79,11 @@ func (r *Router) receivePathErr(in *link, m message.Message) {
 	case s.in != nil:
 		passed := e
 		passed.Flags &^= message.PathStateRemoved // RFC 3473, section 4.4: this router keeps its own
-		r.pathErrs(s, passed)
+		r.pathErrs(s, passed, inWords(m)...)
 	case e.Code == message.Notify && e.Value == message.LocallyRepaired:
 		r.repaired(s, e)
 	default:
-		r.event(Failed, s.key, e, nil)
+		r.failed(s, e, inWords(m))
 	}
 	// Without path state in the next router there is no reservation there either.
 	if e.Flags&message.PathStateRemoved != 0 && s.resv != nil {
@@ -126,13 +126,42 @@ func readKey(m message.Message) (Key, bool) {
 	return Key{session, template.Sender, template.LSP}, a && b
 }
 
+// inWords are what a PathErr says more of its error. They are passed on as they are (RFC 5284, section 4).
+func inWords(m message.Message) (all []message.UserError) {
+	for _, o := range m.Objects {
+		if e, is := o.(message.UserError); is {
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+// failed tells the owner of an LSP that begins here of an error.
+func (r *Router) failed(s *lsp, e message.ErrorSpec, said []message.UserError) {
+	r.event(Failed, s.key, e, nil)
+	for _, u := range said {
+		if u.Text != "" {
+			r.out.Events[len(r.out.Events)-1].Said = u.Text
+			return
+		}
+	}
+}
+
+// newPathErr makes the message for an LSP that comes by a sender.
+func newPathErr(k Key, e message.ErrorSpec, said []message.UserError, tspec message.SenderTspec) message.Message {
+	objects := []message.Object{k.Session, e}
+	for _, u := range said {
+		objects = append(objects, u)
+	}
+	return message.Message{Type: message.PathErr, TTL: ttl, Objects: append(objects, k.template(), tspec)}
+}
+
 // pathErr tells the router at an interface; e has no Node if it is of this router.
-func (r *Router) pathErr(in *link, hop netip.Addr, p path, e message.ErrorSpec) {
+func (r *Router) pathErr(in *link, hop netip.Addr, p path, e message.ErrorSpec, said ...message.UserError) {
 	if !e.Node.IsValid() {
 		e.Node = in.Prefix.Addr()
 	}
-	r.send(in, hop, in.Prefix.Addr(), hop, message.Message{Type: message.PathErr, TTL: ttl,
-		Objects: []message.Object{p.key.Session, e, p.key.template(), p.tspec}})
+	r.send(in, hop, in.Prefix.Addr(), hop, newPathErr(p.key, e, said, p.tspec))
 }
 
 func (r *Router) resvErr(s *lsp, style message.Style, spec message.Flowspec, e message.ErrorSpec) {

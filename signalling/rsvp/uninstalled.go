@@ -15,10 +15,18 @@ func (r *Router) Labels() []LabelChange {
 	return all
 }
 
-// Uninstalled tells that an entry cannot be installed, before Take gives the messages that tell of its label. The LSP
-// is then refused as one for which there is no label is: the ingress is told, and nothing is left of it here. An entry
-// by which an LSP begins stays as it is: its owner knows already.
-func (r *Router) Uninstalled(now time.Duration, e Entry) {
+// Causes of Uninstalled: it cannot be written, or the router has no time for it.
+var (
+	NoLabel     = problem(message.LabelAllocation)
+	NoProcessor = message.ErrorSpec{Code: message.AdmissionFailure, Value: message.BandwidthUnavailable}
+)
+
+const maxText = 255 // bytes of a message.UserError
+
+// Uninstalled tells that an entry cannot be installed, and why, before Take gives the messages that tell of its label.
+// The LSP is then refused: the ingress is told, and nothing is left of it here. An entry by which an LSP begins stays
+// as it is: its owner knows already. why is for people; empty: nothing is to be said.
+func (r *Router) Uninstalled(now time.Duration, e Entry, cause message.ErrorSpec, why string) {
 	r.advance(now)
 	s := r.lsps[e.Key]
 	if s == nil || s.resv == nil || s.in == nil || s.entry() != e {
@@ -32,9 +40,12 @@ func (r *Router) Uninstalled(now time.Duration, e Entry) {
 		untold = append(untold, m.of...)
 		return true
 	})
-	failure := problem(message.LabelAllocation)
-	failure.Flags = message.PathStateRemoved
-	r.pathErr(s.in, s.path.hop.Addr, s.path, failure)
+	cause.Flags = message.PathStateRemoved
+	var said []message.UserError
+	if why != "" {
+		said = append(said, message.UserError{Text: why[:min(len(why), maxText)]})
+	}
+	r.pathErr(s.in, s.path.hop.Addr, s.path, cause, said...)
 	r.remove(s, true, true)
 	r.sendResvs(untold) // of the others that share the reservation
 }

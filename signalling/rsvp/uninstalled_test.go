@@ -17,6 +17,9 @@ func TestALabelThatCannotBeInstalledIsRefused(t *testing.T) {
 		if !failed || e.Error.Code != message.RoutingProblem || e.Error.Value != message.LabelAllocation {
 			t.Errorf("router %d is full: the ingress is told %t: %+v", full, failed, e)
 		}
+		if e.Said != "it is full" {
+			t.Errorf("router %d is full: the ingress is told %q", full, e.Said)
+		}
 		if _, up := w.routers[0].told(Up, k); up {
 			t.Errorf("router %d is full: the ingress is told that the LSP is up", full)
 		}

@@ -233,7 +233,7 @@ func (w *world) flush(i int) {
 			_, there := n.installed[c.Entry.Key]
 			switch {
 			case n.full && !c.Remove && !there:
-				n.Uninstalled(w.at(n), c.Entry)
+				n.Uninstalled(w.at(n), c.Entry, NoLabel, "it is full")
 			case n.full && c.Remove && !there: // it was refused
 			case !n.change(c):
 				w.t.Fatalf("router %d removes what is not installed: %+v", i, c.Entry)

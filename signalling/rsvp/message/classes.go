@@ -36,6 +36,7 @@ const (
 	classSuggestedLabel     = 129
 	classRestartCap         = 131
 	classCapability         = 134
+	classUserError          = 194
 	classAttributes         = 197
 	classFastReroute        = 205
 	classSessionAttribute   = 207
@@ -81,6 +82,7 @@ func init() {
 		classSuggestedLabel:     {"SUGGESTED_LABEL", types{1: readSuggestedLabel}},
 		classRestartCap:         {"RESTART_CAP", types{1: readRestartCap}},
 		classCapability:         {"CAPABILITY", types{1: readCapability}},
+		classUserError:          {"USER_ERROR_SPEC", types{1: readUserError}},
 		classAttributes:         {"LSP_ATTRIBUTES", types{1: readAttributes}},
 		classFastReroute:        {"FAST_REROUTE", types{1: readFastReroute}},
 		classSessionAttribute: {"SESSION_ATTRIBUTE", types{1: readSessionAttribute(true),

@@ -32,6 +32,8 @@ var (
 		{IsLabel: true, Label: 17, Flags: message.GlobalLabel}, {Addr: ingress6}}}
 )
 
+const inWords = "patherr in words"
+
 // samples are messages of each type, and together have each object.
 func samples() map[string]message.Message {
 	m := func(t message.Type, objects ...message.Object) message.Message {
@@ -67,6 +69,9 @@ func samples() map[string]message.Message {
 			message.ResvConfirm{Receiver: egress6}, message.FixedFilter, ensured,
 			message.FilterSpec{Sender: ingress6, LSP: 1}, message.Label(message.MaxLabel)),
 		"patherr": m(message.PathErr, session, failure, template, message.SenderTspec{Bucket: bucket}),
+		inWords: m(message.PathErr, session, failure, message.UserError{Enterprise: 32473, Org: 1,
+			Value: 2, Text: "no time", More: []byte{0, 4, 1, 2}}, template,
+			message.SenderTspec{Bucket: bucket}),
 		"resverr": m(message.ResvErr, session, hop, message.ErrorSpec{Node: egress,
 			Code:  message.AdmissionFailure,
 			Value: message.BandwidthUnavailable}, message.FixedFilter, load, filter),

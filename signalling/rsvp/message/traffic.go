@@ -3,9 +3,9 @@ package message
 // Service is a service of RFC 2210.
 type Service uint8
 
-// The services of a flowspec.
+// Services. General is for what is said of all of them, and none that could be reserved.
 const (
-	general        Service = 1
+	General        Service = 1
 	Guaranteed     Service = 2
 	ControlledLoad Service = 5
 )
@@ -53,15 +53,15 @@ func (b Bucket) write(w *writer) {
 type SenderTspec struct{ Bucket Bucket }
 
 func readSenderTspec(r *reader) Object {
-	if s, words := readService(r); s != general || words != tokenBucketLength {
-		r.fail("service %d of %d words, want %d of %d", s, words, general, tokenBucketLength)
+	if s, words := readService(r); s != General || words != tokenBucketLength {
+		r.fail("service %d of %d words, want %d of %d", s, words, General, tokenBucketLength)
 	}
 	r.parameter(tokenBucket, tokenBucketWords)
 	return SenderTspec{readBucket(r)}
 }
 func (SenderTspec) kind() Kind { return Kind{classSenderTspec, 2} }
 func (t SenderTspec) write(w *writer) {
-	writeService(w, general, tokenBucketLength)
+	writeService(w, General, tokenBucketLength)
 	t.Bucket.write(w)
 }
 
@@ -176,7 +176,9 @@ func readAdspec(r *reader) Object {
 	if words := int(r.u16()); words*4 != len(r.b) {
 		r.fail("%d words in all, and %d bytes", words, len(r.b))
 	}
-	var a Adspec
+	const usual = 4 // services, and parameters of one
+	a := Adspec{Services: make([]AdService, 0, usual)}
+	values := make([]uint32, 0, len(r.b)/4) // of all parameters
 	for r.more() {
 		s := AdService{Service: Service(r.u8()), Broken: r.u8()&flagged != 0}
 		words := int(r.u16())
@@ -186,8 +188,13 @@ func readAdspec(r *reader) Object {
 			if words -= parameterHeader + n; words < 0 {
 				r.fail("parameter %d of %d words is longer than its service", p.Number, n)
 			}
+			first := len(values)
 			for ; n > 0 && r.err == ""; n-- {
-				p.Words = append(p.Words, r.u32())
+				values = append(values, r.u32())
+			}
+			p.Words = values[first:len(values):len(values)]
+			if s.Parameters == nil {
+				s.Parameters = make([]Parameter, 0, usual)
 			}
 			s.Parameters = append(s.Parameters, p)
 		}
