@@ -10,7 +10,7 @@ import (
 // ABI numbers the layout and meaning of the pinned maps. Programs of the same ABI share maps: a rebuilt program takes
 // the place of the old one and nothing else happens. Raise it with any change to a map, to a struct in it, or to what a
 // value means, and say in upgrades what becomes of the map.
-const ABI = 21
+const ABI = 22
 
 // removeOthers unpins what other builds left.
 func (v version) removeOthers(root string) error {

@@ -67,7 +67,7 @@ func Open(dir string, hook Hook) (*DataPath, error) {
 
 func open(dir string, hook Hook, spec *ebpf.CollectionSpec, v version) (*DataPath, error) {
 	d := &DataPath{dir: dir, hook: hook, spec: spec, version: v}
-	if err := sizeThreads(spec); err != nil {
+	if err := sizeByCores(spec); err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(v.dir(dir), 0o700); err != nil {
@@ -80,6 +80,20 @@ func open(dir string, hook Hook, spec *ebpf.CollectionSpec, v version) (*DataPat
 		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil
+}
+
+// sizeByCores gives the maps in which cores have places of their own one for each core that there may be.
+func sizeByCores(spec *ebpf.CollectionSpec) error {
+	cores, err := ebpf.PossibleCPU()
+	if err != nil {
+		return fmt.Errorf("ask for the number of cores: %w", err)
+	}
+	for name, others := range map[string]int{
+		objectMapBelowPorts: 0, objectMapBelowNics: 0, objectMapLabelCells: maxLabelCells,
+	} {
+		spec.Maps[name].MaxEntries = uint32(others + cores)
+	}
+	return nil
 }
 
 // load adopts the programs and maps of this version. If not all are there it makes what is missing, and puts the

@@ -21,6 +21,9 @@ type objectBestEffort struct {
 	Seen       uint64
 	Working    uint64
 	Control    uint64
+	First      uint64
+	FirstTime  uint64
+	FirstBegan uint64
 }
 
 type objectClassifier struct {
@@ -241,6 +244,7 @@ type objectReservation struct {
 	Bytes        uint64
 	ExcessFrames uint64
 	ExcessBytes  uint64
+	Time         uint64
 	Excess       uint32
 	Pad          uint32
 }

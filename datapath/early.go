@@ -83,6 +83,27 @@ func (d *DataPath) BestEffort() (share float64, err error) {
 	return (1 << meterScale) / float64(e.Cost), nil
 }
 
+// First is the work of line cards on frames that go on at once, as those with a reservation do, by what has been since
+// early demultiplexing began.
+type First struct {
+	Frames uint64
+	// Time is the processor time that they took. One frame in 16 is measured, so that it is an estimate.
+	Time time.Duration
+}
+
+// First reads what all cores did.
+func (d *DataPath) First() (sum First, err error) {
+	var cores []objectBestEffort
+	if err := d.maps.BestEfforts.Lookup(uint32(0), &cores); err != nil {
+		return sum, fmt.Errorf("read what line cards did at once: %w", err)
+	}
+	for _, c := range cores {
+		sum.Frames += c.First
+		sum.Time += time.Duration(c.FirstTime)
+	}
+	return sum, nil
+}
+
 // thread is struct bpf_cpumap_val.
 type thread struct {
 	Queue   uint32
@@ -130,18 +151,6 @@ func (d *DataPath) endThreads() error {
 				return fmt.Errorf("end the thread of best effort on core %d: %w", core, err)
 			}
 		}
-	}
-	return nil
-}
-
-// sizeThreads gives the maps of threads a place for each core that there may be.
-func sizeThreads(spec *ebpf.CollectionSpec) error {
-	cores, err := ebpf.PossibleCPU()
-	if err != nil {
-		return fmt.Errorf("ask for the number of cores: %w", err)
-	}
-	for _, name := range []string{objectMapBelowPorts, objectMapBelowNics} {
-		spec.Maps[name].MaxEntries = uint32(cores)
 	}
 	return nil
 }

@@ -10,6 +10,8 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"github.com/pergola-net/pergola/datapath/node"
 )
 
 // spend empties the buckets of best effort of all cores, for as long as a test takes.
@@ -162,6 +164,88 @@ func inOverload(t *testing.T, f func(w *world, tunnelled func([]byte) []byte, ca
 			w.check(err)
 			return verdict
 		})
+	})
+}
+
+// What goes first is measured, and nothing else: neither best effort, nor what is the machine's own.
+func TestWorkOnWhatGoesFirstIsMeasured(t *testing.T) {
+	const frames = 1 << 12
+	inOverload(t, func(w *world, tunnelled func([]byte) []byte, card func([]byte, uint32) uint32) {
+		first := must(w.d.First())
+		if first != (First{}) {
+			t.Errorf("before the first frame: %+v", first)
+		}
+		card(tunnelled(packet{}.bytes()), 1)
+		card(packet{to: macHere}.bytes(), 1)
+		if is := must(w.d.First()); is != first {
+			t.Errorf("best effort and others: %+v", is)
+		}
+		// Of a label that nobody knows: the frame stays as it came.
+		card(tunnelled(labelled(packet{}.bytes(), entry{999, 20, 5})), frames)
+		is := must(w.d.First())
+		if each := is.Time / frames; is.Frames != frames || each <= 0 || each > 64*time.Microsecond {
+			t.Errorf("of %d frames: %+v", frames, is)
+		}
+	})
+}
+
+// A packet program, which may take as long as it wants, is called below what has a reservation. Without early
+// demultiplexing it is called at once.
+func TestLivePacketProgramsWaitForWhatIsReserved(t *testing.T) {
+	inTCProgramWorld(t, func(w *world, n *node.Nodes) {
+		l := w.line(1)
+		w.space(l)
+		in, out, end := w.port(mac(2)), w.port(mac(3)), w.port(macB)
+		w.join(l.out[0], in)
+		w.join(out, end)
+		w.check(n.Set("x", made(w.compile(forward), in, out)))
+		is := l.ahead(0, Label{Label: 101})
+		is.KeepClass = true
+		w.label(0, 100, is)
+		w.change(w.a, func(p *Port) { p.External = true })
+		w.check(w.d.AttachPortLineCard(w.a, true))
+		defer func() { w.check(w.d.DetachPortLineCard(w.a)) }()
+		w.check(w.d.AllowXDPToPort(end, end))
+		w.handover()
+		defer func() { w.detachHandover(ifindex(w, "hb")) }()
+		defer func() { w.check(w.d.SetBestEffort(0)) }()
+		p := packet{}
+		reserved := labelled(p.bytes(), entry{100, 20, 5})
+		arrives := arrival{end, unix.PACKET_HOST, labelled(p.behind(0, macB, mac(1)), entry{101, 19, 0})}
+		byTC := fmt.Sprintf("handed %d", end)
+		for _, c := range []struct {
+			name   string
+			share  float64
+			counts []string
+		}{{"at once", 0, nil}, {"below", 1, []string{byTC}}, {"at once again", 0, nil}} {
+			w.name = c.name
+			w.check(w.d.SetBestEffort(c.share))
+			w.take()
+			w.expectReceived(reserved, arrives)
+			if diff := cmp.Diff(through(l.passed(1, c.counts...), in, out), w.take()); diff != "" {
+				w.Errorf("counters (-want +have):\n%s", diff)
+			}
+			if first := must(w.d.First()); first.Frames != uint64(len(c.counts)) && c.share > 0 {
+				w.Errorf("%+v", first)
+			}
+		}
+		w.name = "no time"
+		w.check(w.d.SetBestEffort(1))
+		w.spend()
+		w.take()
+		w.check(w.say(w.a, reserved))
+		w.check(w.say(w.a, labelled(p.bytes(), entry{999, 20, 5}))) // what is dropped behind it
+		unknown := fmt.Sprintf("unknown label %d", w.a)
+		have := map[string]uint64{}
+		for deadline := time.Now().Add(10 * time.Second); have[unknown] == 0 && time.Now().Before(deadline); {
+			for what, n := range w.take() {
+				have[what] += n
+			}
+		}
+		want := map[string]uint64{fmt.Sprintf("no time %d", w.a): 1, unknown: 1}
+		if diff := cmp.Diff(want, have); diff != "" {
+			w.Errorf("counters (-want +have):\n%s", diff)
+		}
 	})
 }
 

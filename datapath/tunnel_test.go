@@ -431,6 +431,16 @@ func TestTunnelsSpreadFlows(t *testing.T) {
 				one) != entropyOf(tunnel, two) {
 				w.Errorf("%s: fragments of a packet go different ways", tunnel.named())
 			}
+			lsps := map[around]bool{}
+			for label := range uint32(100) {
+				for _, ttl := range []uint8{64, 9} {
+					frame := labelled(first, entry{16 + label, ttl, 0}, entry{99, ttl, 0})
+					lsps[entropyOf(tunnel, w.send(frame, skbuff{}).Frame)] = true
+				}
+			}
+			if n := len(lsps); n > 100 || n < 75 && (tunnel.Kind == VXLAN || tunnel.Local.Is6()) {
+				w.Errorf("%s: 100 LSPs look like %d", tunnel.named(), n)
+			}
 			w.check(w.d.Forget(port))
 		}
 	})

@@ -45,6 +45,9 @@ const filtersSince = 11
 // what the other one left in the record of the work. It rises with each other map that programs of nodes read, too.
 const nodesSince = 18
 
+// labelCellsSince is one number for shortcuts to labels and for the cells that they name.
+const labelCellsSince = 22
+
 var upgrades = map[string]upgrade{
 	objectMapPorts: {18, carried},
 
@@ -92,18 +95,19 @@ var upgrades = map[string]upgrade{
 	objectMapUdpOwners: {nodesSince, rebuilt}, // until then the kernel has what comes to UDP ports
 
 	objectMapLabels:       {15, rebuilt}, // until then what carries labels is dropped
-	objectMapLabelStacks:  {21, reset},
-	objectMapReservations: {18, rebuilt}, // until then what LSPs carry is best effort
+	objectMapLabelStacks:  {22, reset},
+	objectMapReservations: {22, rebuilt}, // until then what LSPs carry is best effort
 	objectMapLabelRules:   {19, rebuilt}, // until then frames go by their routes
 
-	objectMapLabelShortcuts: {21, rebuilt}, // when it is opened; until then labels are looked for in the table
-	objectMapLabelCells:     {21, rebuilt},
+	// When it is opened; until then labels are looked for in the table.
+	objectMapLabelShortcuts: {labelCellsSince, rebuilt},
+	objectMapLabelCells:     {labelCellsSince, rebuilt},
 
 	objectMapUnwalkedFrames: {17, reset},
 	objectMapUnwalkedFull:   {17, reset},
 
 	objectMapEarlyRules:  {18, rebuilt}, // until then line cards treat all frames alike
-	objectMapBestEfforts: {20, reset},
+	objectMapBestEfforts: {22, reset},
 	objectMapBelowPorts:  {18, rebuilt},
 	objectMapBelowNics:   {18, rebuilt},
 

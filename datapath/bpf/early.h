@@ -5,9 +5,13 @@
  *
  *	card, its NAPI thread (real-time, host/wire/napi.go)
  *	  │ has a reservation, or is control traffic, as far as its meter lets it: line card, at once
+ *	  │   └ where a packet program is to see it: as best effort
  *	  └ best effort: dropped, if its core has no time for it; else
  *	    └─> CPUMAP entry of the same core: a thread of the kernel below all that is real-time, whose program does
  *	        what the line card would have done
+ *
+ * What goes at once costs at most a walk: a packet program, which may take as long as it wants, is nobody's turn but its
+ * slice's. How much that is, is measured.
  *
  * Both run on one core with bottom halves off, one after the other: the record of a core is theirs without locks. What
  * best effort may take is bounded twice, so that the real-time thread hands over nothing in vain: by its share of the
@@ -33,8 +37,6 @@
 #define MAX_WAITING 512	 /* frames that wait for a thread below; its queue, datapath.belowQueue, is longer */
 #define CONTROL_FRAME 1000000ull   /* ns that a frame of control traffic takes of its bucket: 1,000 a second, */
 #define CONTROL_DEPTH 100000000ull /* and what a full bucket of it holds */
-#define SAMPLED 16	 /* one frame in so many is measured, */
-#define LONGEST 64000	 /* ns, and counts for so much at most: more, and the processor was taken away */
 #define STUCK 2000000000 /* ns that frames wait without one that comes, after which they are taken for lost */
 
 /* Of the machine: what user space decides. */
@@ -61,6 +63,9 @@ struct best_effort {
 	__u64 seen;	   /* when the last one of these came, or one began to wait: ns, by the coarse clock */
 	__u64 working;	   /* a thread below is at a frame now */
 	__u64 control;	   /* when the bucket of control traffic would be full again: ns, by the coarse clock */
+	__u64 first;	   /* frames that went on at once, */
+	__u64 first_time;  /* and the processor time that they took: ns */
+	__u64 first_began; /* when the one at work began, if it is measured: ns; else 0 */
 };
 
 struct {
@@ -232,22 +237,57 @@ static __always_inline __u64 begin_below(struct best_effort *b, struct frame *f)
 		b->done++;
 	b->seen = coarse_clock(f);
 	b->working = true;
-	return bpf_get_prandom_u32() % SAMPLED ? 0 : bpf_ktime_get_ns();
+	return begin_sample();
 }
 
 /* Pays for what has been done since then, also for frames that are not measured. */
 static __always_inline void end_below(struct best_effort *b, struct frame *f, __u64 begun)
 {
-	__u64 took, now = coarse_clock(f);
+	__u64 now = coarse_clock(f);
 	struct early *rules;
 
 	b->working = false;
 	if (!begun || !is_early(&rules))
 		return;
-	took = bpf_ktime_get_ns() - begun;
-	if (took > LONGEST)
-		took = LONGEST;
-	b->full = (b->full > now ? b->full : now) + (took * SAMPLED * rules->cost >> METER_SCALE);
+	b->full = (b->full > now ? b->full : now) + (end_sample(begun) * rules->cost >> METER_SCALE);
+}
+
+/* A frame goes on at once. */
+__noinline int begin_first(void)
+{
+	struct best_effort *b = find_best_effort();
+
+	if (!with_early || !b)
+		return 0;
+	b->first++;
+	b->first_began = begin_sample();
+	return 0;
+}
+
+/* It has left, or goes on elsewhere. */
+__noinline int end_first(void)
+{
+	struct best_effort *b = find_best_effort();
+
+	if (!with_early || !b || !b->first_began)
+		return 0;
+	b->first_time += end_sample(b->first_began);
+	b->first_began = 0;
+	return 0;
+}
+
+/* Do packet programs wait for what goes first? Else they are called at once. */
+__noinline int programs_wait(void)
+{
+	struct early *rules;
+
+	return with_early && is_early(&rules);
+}
+
+/* Has nothing been done for the frame, because a packet program is to see it? */
+static __always_inline bool waits_for_program(const struct frame *f, struct early **rules, int verdict)
+{
+	return with_early && verdict == XDP_PASS && f->why == TO_PROGRAM && is_early(rules);
 }
 
 /* Is this the thread below? */

@@ -21,8 +21,6 @@
 
 #define MAX_SLICES 4096 /* slice.MaxID + 1 */
 #define FASTPATH_POOL 0 /* no slice has this number */
-#define SAMPLES 16
-#define LONGEST_SAMPLE 64000 /* ns: the processor may have been taken away meanwhile */
 
 #define SHARE_PERIOD 24 /* log2 ns: 17 ms, in which the coarse clock moves */
 #define SHARE_DEPTH 20000000 /* ns: what a full share of the pool holds at least */

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "header.h"
+#include "label_entry.h"
 
 static __always_inline __u64 mix(__u64 x)
 {
@@ -38,6 +39,14 @@ static __always_inline __u64 hash_flow(const struct header *h, __u32 length)
 	return mix(hash ^ ports << 8);
 }
 
+/* Of a frame that carries labels, the top one tells LSPs apart; what goes by one of them stays together. */
+static __always_inline __u32 top_label(const struct header *h, __u32 length)
+{
+	if (h->eth.h_proto != bpf_htons(ETH_P_MPLS_UC) || length < ETH_HLEN + sizeof(__be32))
+		return 0;
+	return ENTRY_LABEL(bpf_ntohl(*(const half *)&h->ip4));
+}
+
 /*
  * What tells flows apart outside of a tunnel: all frames of a flow have the same value, fragments included, of which
  * only the first has ports.
@@ -45,11 +54,14 @@ static __always_inline __u64 hash_flow(const struct header *h, __u32 length)
 static __always_inline __u32 entropy(const struct header *h, __u32 length)
 {
 	const __u64 *addresses = (const void *)&h->eth;
+	__u64 source;
 
 	if (h->eth.h_proto == bpf_htons(ETH_P_IPV6) && length >= ETH_HLEN + sizeof(h->ip6))
 		return hash_flow(h, length);
-	if (h->eth.h_proto != bpf_htons(ETH_P_IP) || length < ETH_HLEN + sizeof(h->ip4))
-		return mix(addresses[0] ^ (__u64)*(const __u32 *)(h->eth.h_source + 2) << 32);
+	if (h->eth.h_proto != bpf_htons(ETH_P_IP) || length < ETH_HLEN + sizeof(h->ip4)) {
+		source = *(const __u32 *)(h->eth.h_source + 2);
+		return mix(addresses[0] ^ (source ^ top_label(h, length)) << 32);
+	}
 	if (h->ip4.ihl != 5 || h->ip4.frag_off & bpf_htons(IPV4_FRAGMENT))
 		return mix((__u64)h->ip4.saddr << 32 | h->ip4.daddr);
 	return hash_flow(h, length);

@@ -46,22 +46,25 @@ static __always_inline __u32 plain_before(const struct frame *f)
 }
 
 /*
- * Which traffic class does the frame get by its reservation, in an entry of labels? NO_ENTRY: it is dropped. Programs of
- * XDP do not measure, for the frame may be left to those of tc, which do.
+ * Which traffic class does the frame, which is about to get so many bytes longer, get by its reservation, in an entry of
+ * labels? NO_ENTRY: it is dropped. Programs of XDP do not measure, for the frame may be left to those of tc, which do.
  */
-static __always_inline __u64 class_by_reservation(struct frame *f, struct label_stack *s, __u32 space, __u32 ftn)
+static __always_inline __u64 class_by_reservation(struct frame *f, struct label_stack *s, __u32 space, __u32 ftn,
+						  __u32 more)
 {
-	const __u32 more = s->by.pushes * sizeof(__be32);
 	int is;
 
 	if (f->untraced)
 		return NO_ENTRY;
+	end_measure(s);
 	s->measured = (__u64)space << 32 | FTN | ftn;
 	s->frames = frames_of(f);
 	s->bytes = reserved_bytes(f, more);
 	is = measure(f, s->measured, more);
 	if (is == MEASURED_BY_NOBODY)
 		s->measured = 0;
+	else
+		s->began = begin_sample();
 	s->within = is == MEASURED_WITHIN;
 	if (is == MEASURED_DROPPED)
 		return NO_ENTRY;
@@ -91,8 +94,8 @@ __noinline int impose_labels(struct frame *f, __u32 ftn)
 	r = bpf_map_lookup_elem(&routers, &router);
 	if (!r)
 		return PUNT_INCONSISTENT;
-	n = &s->by;
-	if (!read_nhlfe(r->space, FTN | ftn) || n->operation != LABEL_SWITCH || !n->pushes)
+	n = find_nhlfe(r->space, FTN | ftn);
+	if (!n || n->operation != LABEL_SWITCH || !n->pushes)
 		return PUNT_INCONSISTENT;
 	out = find_way(n, router);
 	if (!out)
@@ -107,7 +110,7 @@ __noinline int impose_labels(struct frame *f, __u32 ftn)
 		return plain_before(f) ? drop_labelled(f, REASON_SUPER_FRAME) : PUNT_SUPER_FRAME;
 	class = class_of_ip(&f->header);
 	if (n->flags & LABEL_RESERVED) {
-		class = class_by_reservation(f, s, r->space, ftn);
+		class = class_by_reservation(f, s, r->space, ftn, n->pushes * sizeof(__be32));
 		if (class == NO_ENTRY)
 			return drop_labelled(f, REASON_RESERVATION_EXCEEDED);
 	}

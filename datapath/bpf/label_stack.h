@@ -19,6 +19,7 @@
 #include "needs.h"
 #include "punt.h"
 #include "reasons.h"
+#include "reserve.h"
 
 #define MAX_LABELS 4 /* datapath.MaxLabels; that are taken off a frame, and that stand on it in their place */
 
@@ -41,11 +42,10 @@ struct label_stack {
 	__u32 used;		/* the frame has labels, or had */
 	__u32 aged; /* hops that the header's TTL does not have to be lowered for any more */
 	__u32 sum;  /* of what was popped, to be added to a sum of the frame */
-	/* The entry that it is switched by, copied: what the table's becomes meanwhile does not matter. */
-	struct nhlfe by;
 	/* The last reservation that it was measured by: its number, 0 where there was none; and what was noted. */
 	__u32 within;
 	__u64 measured, frames, bytes;
+	__u64 began; /* when that was, if the walk's time is measured from there on: ns; else 0 */
 };
 
 struct {
@@ -74,6 +74,7 @@ static __always_inline void begin_stack(struct label_stack *s, bool hidden)
 	s->aged = 0;
 	s->sum = 0;
 	s->measured = 0;
+	s->began = 0;
 }
 
 static __always_inline bool is_labelled(const struct frame *f)
@@ -136,6 +137,28 @@ static __always_inline bool push_top(struct frame *f, struct label_stack *s, __u
 	return true;
 }
 
+/* The entry of an NHLFE's label: `below` is one with the traffic class, `ttl` has ENTRY_BOTTOM, too, where it is due. */
+static __always_inline __be32 entry_of(const struct nhlfe *n, __u32 i, __u32 below, __u32 ttl)
+{
+	const __u32 kept = ENTRY_TC & -(__u32)(n->flags / LABEL_KEEP_TC & 1); /* no branch to be followed */
+
+	return bpf_htonl((n->push[i] & ~kept) | (below & kept) | ttl);
+}
+
+/* The top label gives place to the one that an NHLFE has: the frame stays as long as it is. */
+static __always_inline void swap_top(struct label_stack *s, const struct nhlfe *n, __u32 entry, __u32 ttl)
+{
+	__u32 at = s->is.pushed - 1;
+
+	if (!s->is.pushed) {
+		s->is.popped++;
+		s->sum = sum_add(s->sum, ~bpf_htonl(entry));
+		s->is.pushed = 1;
+		at = 0;
+	}
+	s->is.entry[within(at)] = entry_of(n, 0, entry, (entry & ENTRY_BOTTOM) | ttl);
+}
+
 /*
  * Puts an NHLFE's labels on what is there: `below` is an entry with the traffic class and, where it is IP,
  * ENTRY_BOTTOM. The first one has a TTL of its own.
@@ -144,14 +167,13 @@ static __always_inline bool push_all(struct frame *f, struct label_stack *s, con
 				     __u32 first, __u32 others)
 {
 	__u32 pushed = s->is.pushed, pushes = n->pushes, ttl = (below & ENTRY_BOTTOM) | first;
-	const __u32 kept = ENTRY_TC & -(__u32)(n->flags / LABEL_KEEP_TC & 1); /* no branch to be followed */
 
 	if (pushes > MAX_PUSHES || pushed + pushes > MAX_LABELS)
 		return false;
 	for (__u32 i = 0; i < MAX_PUSHES; i++) {
 		if (i >= pushes)
 			break;
-		s->is.entry[within(pushed + i)] = bpf_htonl((n->push[i] & ~kept) | (below & kept) | ttl);
+		s->is.entry[within(pushed + i)] = entry_of(n, i, below, ttl);
 		ttl = others;
 	}
 	s->is.pushed = pushed + pushes;
@@ -240,6 +262,15 @@ __noinline int begin_labels(void)
 	return 0;
 }
 
+/* The walk ends, or the frame is to be measured by the next reservation. */
+static __always_inline void end_measure(struct label_stack *s)
+{
+	if (!s->began)
+		return;
+	pay_for_walk(s->measured, s->began);
+	s->began = 0;
+}
+
 /*
  * Writes the labels into the copy, before as much of IP's header as routers change, and describes the edit. (Nothing
  * is between: what came with labels that are still on has not had its IP header changed.) Returns false where the frame
@@ -282,5 +313,6 @@ __noinline int settle_labels(struct frame *f)
 		sum = sum_add(sum, entry);
 	}
 	f->edit.sum = sum;
+	end_measure(s);
 	return true;
 }

@@ -5,13 +5,17 @@
  *	(label space, label) -> NHLFE: labels off, labels on, next hop	the incoming label map
  *	(label space, FTN) -> NHLFE					of frames that get their first labels
  *
- * The table is a hash. Most entries are in a second place, too, where a lookup costs a third of that.
+ * The table is a hash. Most entries are in a second place, too, where a lookup costs a third of that, and where they are
+ * looked at without a copy.
  */
 #pragma once
 
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
 #include <bpf/bpf_helpers.h>
+
+#include "label_entry.h"
+#include "needs.h"
 
 #define MAX_PUSHES 3 /* of one NHLFE */
 #define MAX_NHLFES 262144
@@ -65,7 +69,7 @@ struct {
  * may have found does not change, so they see the old entry or the new one.
  */
 #define MAX_LABEL_SHORTCUTS 32768 /* datapath.maxLabelShortcuts */
-#define MAX_LABEL_CELLS 16384	  /* datapath.maxLabelCells */
+#define MAX_LABEL_CELLS 16384	  /* datapath.maxLabelCells; of shortcuts */
 #define CELL_BITS 14
 #define LABEL_BITS 21 /* with FTN */
 
@@ -78,38 +82,62 @@ struct {
 	__type(value, __u64); /* space << 35 | label << 14 | cell: spaces of more than 29 bits have none. 0: none */
 } label_shortcuts SEC(".maps");
 
+/* Behind the cells of shortcuts each CPU has one of its own, for what is in the hash alone. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, MAX_LABEL_CELLS);
+	__uint(max_entries, MAX_LABEL_CELLS + 1); /* the loader knows how many CPUs there may be */
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 	__type(key, __u32);
 	__type(value, struct nhlfe);
 } label_cells SEC(".maps");
 
+#define NO_CELL (~0u) /* label_cells does not have it */
+
 /* What every router does with the labels that say nothing but what is behind them. */
 static const struct nhlfe explicit_null = {.operation = LABEL_POP, .flags = LABEL_UNIFORM};
 
-static __always_inline const struct nhlfe *find_label_shortcut(__u32 space, __u32 label)
+static __always_inline bool is_explicit_null(__u32 label)
 {
-	__u64 number = (__u64)space << LABEL_BITS | label, word;
+	return label == LABEL_IPV4_NULL || label == LABEL_IPV6_NULL;
+}
+
+/*
+ * Copies what has no shortcut into this CPU's own cell. What has been found in a hash may be written anew while a
+ * program looks at it: the kernel gives the memory of an entry to the next one at once (since Linux 6.1). Returns the
+ * cell, or NO_CELL.
+ */
+__noinline __u32 fill_cell(__u32 space, __u32 label)
+{
+	__u32 cell = MAX_LABEL_CELLS + bpf_get_smp_processor_id();
+	struct label_key key = {.space = space, .label = label};
+	struct nhlfe *copy = bpf_map_lookup_elem(&label_cells, &cell);
+	const struct nhlfe *n;
+
+	if (!with_mpls || !copy)
+		return NO_CELL;
+	n = is_explicit_null(label) ? &explicit_null : bpf_map_lookup_elem(&labels, &key);
+	if (!n)
+		return NO_CELL;
+	*copy = *n;
+	return cell;
+}
+
+/*
+ * What the space has for a label, or for an FTN, with that bit. It stays what it is until the next one is looked for.
+ * NULL: there is nothing.
+ */
+static __always_inline const struct nhlfe *find_nhlfe(__u32 space, __u32 label)
+{
+	__u64 number = (__u64)space << LABEL_BITS | label, word = 0;
 	__u32 place = number * 0x9e3779b97f4a7c15 >> 49, cell;
 	const __u64 *at = bpf_map_lookup_elem(&label_shortcuts, &place);
 
-	if (!at)
-		return NULL;
-	word = *(const volatile __u64 *)at;
-	if (word >> CELL_BITS != number)
-		return NULL;
-	cell = word & (MAX_LABEL_CELLS - 1);
+	if (at)
+		word = *(const volatile __u64 *)at;
+	if (word >> CELL_BITS == number)
+		cell = word & (MAX_LABEL_CELLS - 1);
+	else
+		cell = fill_cell(space, label);
 	return bpf_map_lookup_elem(&label_cells, &cell);
-}
-
-/* label: or an FTN, with that bit. NULL: the space does not have it. */
-static __always_inline const struct nhlfe *find_nhlfe(__u32 space, __u32 label)
-{
-	const struct nhlfe *n = find_label_shortcut(space, label);
-	struct label_key key = {.space = space, .label = label};
-
-	return n ?: bpf_map_lookup_elem(&labels, &key);
 }

@@ -7,8 +7,9 @@
  * where a policer drops it on the way there. In all other cases, also where the frame is to be dropped, it does nothing
  * at all: the frame goes on to port_ingress as it came, and is counted there.
  *
- * linecard_below: the same for frames of best effort, where early demultiplexing is on (early.h). Frames for packet
- * programs go on to port_ingress, as the kernel calls those of XDP from programs of the same kind alone.
+ * linecard_below: the same for frames of best effort, and for those that packet programs are to see, where early
+ * demultiplexing is on (early.h). The latter go on to port_ingress, as the kernel calls programs of XDP from those of the
+ * same kind alone.
  *
  * pass_xdp: at the device where handed over frames come out (handover.h). A veth device takes frames from XDP where the
  * other end of its pair has a program.
@@ -33,7 +34,7 @@ static __always_inline int carry(struct xdp_md *ctx, struct frame *f, const bool
 	if (cross(f) != CONTINUE || f->mode != MODE_PEER)
 		return XDP_PASS;
 	through = walk_through(ctx, f);
-	called = !below && !through && calls_node(ctx, f);
+	called = !below && !through && !(with_early && programs_wait()) && calls_node(ctx, f);
 	if (!through && !called)
 		return XDP_PASS;
 	if (through && f->external && begins_tunnel(f->at)) /* its entry in devices is for what comes out */
@@ -48,6 +49,19 @@ static __always_inline int carry(struct xdp_md *ctx, struct frame *f, const bool
 	return verdict;
 }
 
+/* The frame, which is as it came, waits for the thread below, or is dropped. */
+__noinline int put_off(struct xdp_md *ctx, struct frame *f, const struct early *rules)
+{
+	int verdict;
+
+	if (!f || !rules)
+		return XDP_PASS;
+	verdict = defer(f, rules, &below_ports);
+	if (verdict == XDP_DROP)
+		count_drop(ctx->ingress_ifindex, REASON_NO_TIME);
+	return verdict;
+}
+
 SEC("xdp.frags")
 int linecard(struct xdp_md *ctx)
 {
@@ -57,13 +71,15 @@ int linecard(struct xdp_md *ctx)
 
 	if (!f)
 		return XDP_PASS;
-	if (with_early && is_early(&rules) && !goes_first(f, (void *)(long)ctx->data, (void *)(long)ctx->data_end)) {
-		verdict = defer(f, rules, &below_ports);
-		if (verdict == XDP_DROP)
-			count_drop(ctx->ingress_ifindex, REASON_NO_TIME);
-		return verdict;
+	if (with_early && is_early(&rules)) {
+		if (!goes_first(f, (void *)(long)ctx->data, (void *)(long)ctx->data_end))
+			return put_off(ctx, f, rules);
+		begin_first();
 	}
-	return carry(ctx, f, false);
+	verdict = carry(ctx, f, false);
+	if (with_early)
+		end_first();
+	return waits_for_program(f, &rules, verdict) ? put_off(ctx, f, rules) : verdict;
 }
 
 /* The same in the thread below: of best effort. */

@@ -30,25 +30,6 @@
 #include "reserve.h"
 
 /*
- * Copies what the space has for a label, or for an FTN. What has been found may be written anew while a program looks
- * at it: the kernel gives the memory of a hash's entry to the next one at once (since Linux 6.1). Returns false where
- * there is none.
- */
-__noinline int read_nhlfe(__u32 space, __u32 label)
-{
-	struct label_stack *s = find_label_stack();
-	const struct nhlfe *n;
-
-	if (!with_mpls || !s)
-		return false;
-	n = find_nhlfe(space, label);
-	if (!n)
-		return false;
-	s->by = *n;
-	return true;
-}
-
-/*
  * Takes the top label off for good. What was below it comes to light, with the TTL that is its own now: in the uniform
  * model that of the label, but never a greater one, since there are LSPs of one model in those of the other (RFC 3443,
  * 3.6). spent: 1 where the frame then leaves the router, which is a hop of the header that has come to light; 0 where
@@ -112,9 +93,9 @@ static __always_inline enum punt drop_labelled(struct frame *f, enum reason why)
 }
 
 /* What becomes of a frame with this label on top. CONTINUE: it has left the router, or is to be looked at again. */
-static __always_inline enum reason switch_by(struct frame *f, struct label_stack *s, const struct leg *in, __u32 entry)
+static __always_inline enum reason switch_by(struct frame *f, struct label_stack *s, const struct nhlfe *n,
+					     __u32 router, __u32 entry)
 {
-	const struct nhlfe *n = &s->by;
 	bool sends = n->operation == LABEL_SWITCH, uniform = n->flags & LABEL_UNIFORM;
 	const struct leg *out = NULL;
 	enum reason why = CONTINUE;
@@ -123,13 +104,15 @@ static __always_inline enum reason switch_by(struct frame *f, struct label_stack
 	if (sends) {
 		if (ENTRY_TTL(entry) <= 1)
 			return REASON_LABEL_TTL;
-		out = find_way(n, in->router);
+		out = find_way(n, router);
 		if (!out)
 			return REASON_LSP_DOWN;
 	} else if (n->operation != LABEL_POP) { /* a newer agent's */
 		return REASON_UNKNOWN_LABEL;
 	}
-	if (n->pushes) {
+	if (n->pushes == 1) {
+		swap_top(s, n, entry, left);
+	} else if (n->pushes) {
 		pop_top(f, s, entry);
 		if (!push_all(f, s, n, entry, left, uniform ? left : n->ttl))
 			return REASON_LABEL_STACK;
@@ -143,23 +126,19 @@ static __always_inline enum reason switch_by(struct frame *f, struct label_stack
 	return why;
 }
 
-/* The frame has come to a router with labels. Returns an enum punt. */
-__noinline int switch_label(struct frame *f)
+/* The frame has come to a router's leg with labels. Returns an enum punt. */
+__noinline int switch_label(struct frame *f, const struct leg *in)
 {
 	struct label_stack *s = with_mpls ? find_label_stack() : NULL;
 	const struct router *r;
-	const struct leg *in;
+	const struct nhlfe *n;
 	enum reason why;
-	__u32 at, router, label;
+	__u32 router, label;
 	__u64 top;
 
-	if (!f || !s || f->tagged)
+	if (!f || !in || !s || f->tagged)
 		return PUNT_NOT_IP;
-	at = f->at; /* on the stack, where Linux 6.1 wants keys to be */
-	in = find_leg(at);
-	if (!in)
-		return PUNT_NOT_IP;
-	router = in->router;
+	router = in->router; /* on the stack, where Linux 6.1 wants keys to be */
 	r = bpf_map_lookup_elem(&routers, &router);
 	if (!r || !r->space || !(in->flags & LEG_UP))
 		return PUNT_NOT_IP;
@@ -181,12 +160,11 @@ __noinline int switch_label(struct frame *f)
 	label = ENTRY_LABEL(top);
 	if (label == LABEL_ROUTER_ALERT)
 		return drop_labelled(f, REASON_ROUTER_ALERT);
-	if (label == LABEL_IPV4_NULL || label == LABEL_IPV6_NULL)
-		s->by = explicit_null;
-	else if (!read_nhlfe(r->space, label) || (s->by.in && s->by.in != at))
+	n = find_nhlfe(r->space, label);
+	if (!n || (n->in && n->in != f->at))
 		return drop_labelled(f, REASON_UNKNOWN_LABEL);
-	why = switch_by(f, s, in, top);
+	why = switch_by(f, s, n, router, top);
 	if (why != CONTINUE)
 		return drop_labelled(f, why);
-	return s->by.operation == LABEL_SWITCH ? WALK_ON : AGAIN;
+	return n->operation == LABEL_SWITCH ? WALK_ON : AGAIN;
 }

@@ -31,6 +31,7 @@ struct reservation {
 	struct meter meter;
 	__u64 frames, bytes; /* that were within it, */
 	__u64 excess_frames, excess_bytes; /* and that exceeded it */
+	__u64 time;   /* ns of processor time that the walks of both have taken from here on */
 	__u32 excess; /* enum excess */
 	__u32 pad;
 };
@@ -86,6 +87,19 @@ __noinline int measure(struct frame *f, __u64 number, __u32 more)
 	__sync_fetch_and_add(&r->excess_frames, frames);
 	__sync_fetch_and_add(&r->excess_bytes, bytes);
 	return r->excess == EXCESS_DROPPED ? MEASURED_DROPPED : MEASURED_EXCESS;
+}
+
+/* The reservation pays for the walk since it measured the frame. */
+__noinline int pay_for_walk(__u64 number, __u64 began)
+{
+	struct reservation *r;
+
+	if (!with_mpls)
+		return 0;
+	r = bpf_map_lookup_elem(&reservations, &number);
+	if (r)
+		__sync_fetch_and_add(&r->time, end_sample(began));
+	return 0;
 }
 
 /*

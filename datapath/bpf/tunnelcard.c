@@ -9,8 +9,9 @@
  * underlay_ingress as it came, and is counted there. Only segments of TCP out of VXLAN are sent elsewhere: the proxy
  * port's device makes super-frames of them (gather).
  *
- * underlay_linecard_below: the same for packets of best effort, where early demultiplexing is on (early.h). Packets for
- * packet programs go on to underlay_ingress, as the kernel calls those of XDP from programs of the same kind alone.
+ * underlay_linecard_below: the same for packets of best effort, and for those that packet programs are to see, where
+ * early demultiplexing is on (early.h). The latter go on to underlay_ingress, as the kernel calls programs of XDP from
+ * those of the same kind alone.
  *
  * walk_on_xdp: goes on with a frame that a node's packet program gives back in XDP (node.h), wherever it came in.
  */
@@ -227,6 +228,10 @@ __noinline int call_by_datagram(struct xdp_md *ctx, struct frame *f)
 	o = find_udp_owner(&d);
 	if (!o || !is_datagram(&d, length) || !can_hand_over())
 		return XDP_PASS;
+	if (with_early && programs_wait()) {
+		f->why = TO_PROGRAM;
+		return XDP_PASS;
+	}
 	/* Linux before 6.3 loses what is redirected in several buffers. */
 	if ((long)ctx->data_end - (long)ctx->data != length)
 		return XDP_PASS;
@@ -269,14 +274,16 @@ static __always_inline int carry_packet(struct xdp_md *ctx, struct frame *f, con
 	if (cross(f) != CONTINUE)
 		return XDP_PASS;
 	through = f->mode == MODE_PEER && walk_through(ctx, f);
-	called = !below && f->mode == MODE_PEER && !through && calls_node(ctx, f);
+	called = !below && f->mode == MODE_PEER && !through && !(with_early && programs_wait()) &&
+		 calls_node(ctx, f);
 	relayed = through && f->external && begins_tunnel(f->at);
 	f->edit.cut = f->begin;
 	if ((through || called) && keeps_ecn(ctx, f))
 		verdict = leave_by(ctx, f, called ? XDP_REDIRECT : relayed ? relay(ctx, f) : to_device(f->at));
 	if (verdict == XDP_PASS) {
 		/* A queue and a policer take a super-frame for one frame. */
-		if (called || relayed || f->mode == MODE_QUEUE || (with_policers && f->policed))
+		if (called || relayed || f->mode == MODE_QUEUE || (with_policers && f->policed) ||
+		    (with_early && !below && f->why == TO_PROGRAM && programs_wait()))
 			return XDP_PASS;
 		verdict = leave_by(ctx, f, gather(ctx, f));
 		if (verdict == XDP_PASS)
@@ -301,30 +308,40 @@ static __always_inline int carry_packet(struct xdp_md *ctx, struct frame *f, con
 	return verdict;
 }
 
-/* Only what is in tunnels is demultiplexed: all else is the machine's own. */
-static __always_inline bool is_deferred(const struct xdp_md *ctx, struct frame *f)
+/* The packet, which is as it came, waits for the thread below, or is dropped. */
+__noinline int put_packet_off(struct frame *f, const struct early *rules)
 {
-	const void *end = (void *)(long)ctx->data_end, *inside = look_inside((void *)(long)ctx->data, end);
+	int verdict;
 
-	return inside && !goes_first(f, inside, end);
+	if (!f || !rules)
+		return XDP_PASS;
+	verdict = defer(f, rules, &below_nics);
+	if (verdict == XDP_DROP)
+		count_packet_drop(REASON_NO_TIME);
+	return verdict;
 }
 
 SEC("xdp.frags")
 int underlay_linecard(struct xdp_md *ctx)
 {
+	const void *end = (void *)(long)ctx->data_end, *inside;
 	struct frame *f = find_frame();
 	struct early *rules;
 	int verdict;
 
 	if (!f)
 		return XDP_PASS;
-	if (with_early && is_early(&rules) && is_deferred(ctx, f)) {
-		verdict = defer(f, rules, &below_nics);
-		if (verdict == XDP_DROP)
-			count_packet_drop(REASON_NO_TIME);
-		return verdict;
+	if (with_early && is_early(&rules)) {
+		inside = look_inside((void *)(long)ctx->data, end); /* all else is the machine's own, and goes on */
+		if (inside && !goes_first(f, inside, end))
+			return put_packet_off(f, rules);
+		if (inside)
+			begin_first();
 	}
-	return carry_packet(ctx, f, false);
+	verdict = carry_packet(ctx, f, false);
+	if (with_early)
+		end_first();
+	return waits_for_program(f, &rules, verdict) ? put_packet_off(f, rules) : verdict;
 }
 
 /* The same in the thread below: of best effort. */

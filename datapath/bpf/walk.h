@@ -214,7 +214,7 @@ static __always_inline enum punt visit(struct frame *f, const struct leg *in)
 	switch (in->kind) {
 	case LEG_ROUTER:
 		if (with_mpls && is_labelled(f))
-			return switch_label(f);
+			return switch_label(f, in);
 		return forward(f, in);
 	case LEG_PROGRAM:
 		if (!with_programs)

@@ -92,3 +92,9 @@ func (s *HostNetwork) SendOn(u *datapath.Unwalked, ip []byte) error {
 // SetBestEffort says which share of each core frames without a reservation may have at line cards; 0: they are treated
 // as all others. See OpenUnderlay for what goes with it at interfaces of the machine.
 func (s *HostNetwork) SetBestEffort(share float64) error { return s.data.SetBestEffort(share) }
+
+// BestEffort gives the share that SetBestEffort was told last.
+func (s *HostNetwork) BestEffort() (share float64, err error) { return s.data.BestEffort() }
+
+// First reads what line cards did for frames that go before best effort.
+func (s *HostNetwork) First() (datapath.First, error) { return s.data.First() }

@@ -66,6 +66,8 @@ type Labels struct {
 	Writes       int
 	Refuse, Keep map[Entry]bool
 	Rules        map[uint32][]datapath.LabelRule
+	Share        float64 // of best effort
+	Work         datapath.First
 }
 
 // NewLabels gives a data path that has some entries.
@@ -110,6 +112,12 @@ func (l *Labels) DeleteFTN(space, ftn uint32) error { return l.remove(Entry{spac
 func (l *Labels) Reserved(space, ftn uint32) (datapath.Reserved, error) {
 	return datapath.Reserved{Reservation: l.Is[Entry{space, ftn, true}].Reservation}, nil
 }
+
+// BestEffort implements machine.DataPath.
+func (l *Labels) BestEffort() (share float64, err error) { return l.Share, nil }
+
+// First implements machine.DataPath.
+func (l *Labels) First() (datapath.First, error) { return l.Work, nil }
 
 // SetLabelRules implements machine.DataPath.
 func (l *Labels) SetLabelRules(space uint32, rules []datapath.LabelRule) error {

@@ -100,6 +100,8 @@ type DataPath interface {
 	DeleteFTN(space, ftn uint32) error
 	AllLabels() iter.Seq2[datapath.LabelEntry, error]
 	Reserved(space, ftn uint32) (datapath.Reserved, error)
+	BestEffort() (share float64, err error)
+	First() (datapath.First, error)
 	SetLabelRules(space uint32, rules []datapath.LabelRule) error
 	LabelRules() (map[uint32][]datapath.LabelRule, error)
 

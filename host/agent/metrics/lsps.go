@@ -17,6 +17,9 @@ var (
 	lspFramesMetric = prometheus.NewDesc("pergola_lsp_frames_total",
 		"Frames by an LSP with a bandwidth: within its reservation (reserved), or in excess of it.", byUse, nil)
 	lspBytesMetric = prometheus.NewDesc("pergola_lsp_bytes_total", "Bytes of these frames.", byUse, nil)
+
+	lspSecondsMetric = prometheus.NewDesc("pergola_lsp_seconds_total",
+		"Processor time of the walks of these frames, measured at one frame in 16.", byLSP, nil)
 )
 
 func (s scrape) lsps(slice string, all []api.SignalledLSP) {
@@ -33,6 +36,8 @@ func (s scrape) lsps(slice string, all []api.SignalledLSP) {
 			s.count(lspFramesMetric, m.ExcessFrames, slice, l.LSP, "excess")
 			s.count(lspBytesMetric, m.Bytes, slice, l.LSP, "reserved")
 			s.count(lspBytesMetric, m.ExcessBytes, slice, l.LSP, "excess")
+			s.ch <- prometheus.MustNewConstMetric(lspSecondsMetric, prometheus.CounterValue, m.Seconds,
+				slice, l.LSP)
 		}
 	}
 }

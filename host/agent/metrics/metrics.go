@@ -88,7 +88,7 @@ func (collector) Describe(ch chan<- *prometheus.Desc) {
 		queueFramesMetric, queueBytesMetric, queueDroppedMetric, queueOverlimitsMetric, queueBacklogMetric,
 		queueBacklogBytesMetric, outsideRefusedMetric, outsideDroppedMetric,
 		programCounterMetric, programPlatformMetric, programVerifiedMetric,
-		lspUpMetric, lspReservedMetric, lspFramesMetric, lspBytesMetric,
+		lspUpMetric, lspReservedMetric, lspFramesMetric, lspBytesMetric, lspSecondsMetric,
 	} {
 		ch <- d
 	}

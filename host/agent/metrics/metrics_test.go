@@ -51,7 +51,7 @@ func TestWhatLSPsCarryIsAMetric(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(New().Collectors(counted{Slice: "lab", LSPs: []api.SignalledLSP{
 		{LSP: "gold", Up: true, Bandwidth: 8e6, Measured: &api.LSPTraffic{Frames: 1, Bytes: 2, ExcessFrames: 3,
-			ExcessBytes: 4}},
+			ExcessBytes: 4, Seconds: 0.5}},
 		{LSP: "down"},
 	}})...)
 	families, err := registry.Gather()
@@ -76,6 +76,7 @@ func TestWhatLSPsCarryIsAMetric(t *testing.T) {
 		"pergola_lsp_reserved_bits gold lab": 8e6, "pergola_lsp_reserved_bits down lab": 0,
 		"pergola_lsp_frames_total gold reserved lab": 1, "pergola_lsp_frames_total gold excess lab": 3,
 		"pergola_lsp_bytes_total gold reserved lab": 2, "pergola_lsp_bytes_total gold excess lab": 4,
+		"pergola_lsp_seconds_total gold lab": 0.5,
 	}
 	if diff := cmp.Diff(want, have); diff != "" {
 		t.Errorf("(-want +have):\n%s", diff)

@@ -58,7 +58,7 @@ func (s *Server) signalled(w *plan.Input, places *speakers.Places, l *slice.LSP)
 	if is.Bandwidth != 0 {
 		m := is.Measured
 		out.Measured = &api.LSPTraffic{Frames: m.Frames, Bytes: m.Bytes, ExcessFrames: m.ExcessFrames,
-			ExcessBytes: m.ExcessBytes}
+			ExcessBytes: m.ExcessBytes, Seconds: m.Time.Seconds()}
 	}
 	if is.Up {
 		if why := s.unlabelled(w, l); why != "" {

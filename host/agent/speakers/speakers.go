@@ -43,9 +43,10 @@ type Speakers struct {
 	begin   due                // when the first of those is to begin
 	later   *time.Timer        // asks for a pass, if something is to be tried again
 
-	mu       sync.Mutex // guards what follows; taken after that of a router
-	path     machine.DataPath
-	entries  map[labels.Key]owner
+	mu      sync.Mutex // guards what follows; taken after that of a router
+	path    machine.DataPath
+	entries map[labels.Key]owner
+	processor
 	broken   map[sliver.ID]error   // routers that cannot speak
 	known    map[sliver.ID]*router // as running
 	flooding                       // what is unreserved
@@ -57,6 +58,7 @@ type owner struct {
 	router *router // nil: a speaker that has ended
 	key    rsvp.Key
 	entry  datapath.NHLFE
+	holds  tunnelKey // that its processor time is held for, if it is
 }
 
 const (
@@ -73,7 +75,8 @@ func New(log *slog.Logger, wake func(), tell func(events.Event)) *Speakers {
 	return &Speakers{log: log, wake: wake, tell: tell, now: time.Now, speak: openSpeaker,
 		failed:  make(chan struct{}, 1),
 		running: map[sliver.ID]*router{}, ends: map[sliver.ID]*end{}, broken: map[sliver.ID]error{},
-		known: map[sliver.ID]*router{}, flooding: newFlooding(), advertising: newAdvertising()}
+		known: map[sliver.ID]*router{}, processor: newProcessor(), flooding: newFlooding(),
+		advertising: newAdvertising()}
 }
 
 // Sync makes these routers speak, and no others, and asks for their LSPs. path is nil where there is no data path.
@@ -182,9 +185,10 @@ func (s *Speakers) open(path machine.DataPath) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if path == s.path {
+		s.lookLocked()
 		return path != nil
 	}
-	s.path, s.entries = nil, nil
+	s.path, s.entries, s.processor = nil, nil, newProcessor()
 	if path == nil {
 		return false
 	}
@@ -199,7 +203,18 @@ func (s *Speakers) open(path machine.DataPath) bool {
 		}
 	}
 	s.path, s.entries = path, entries
+	s.lookLocked()
 	return true
+}
+
+// lookLocked has LSPs admitted by what frames take now.
+func (s *Speakers) lookLocked() {
+	if s.path == nil {
+		return
+	}
+	if err := s.look(s.path); err != nil {
+		s.log.Error("read what line cards do at once", "error", err)
+	}
 }
 
 // adopt gives a router's new speaker the entries of an earlier one, and removes those that do not fit any more.
@@ -276,6 +291,7 @@ func (s *Speakers) removeLocked(k labels.Key) {
 		s.log.Error("remove a label", "label", k.String(), "error", err)
 		return
 	}
+	s.release(s.entries[k].holds, k)
 	delete(s.entries, k)
 }
 
@@ -291,6 +307,9 @@ func (s *Speakers) install(r *router, want *Router, c rsvp.LabelChange) error {
 		if is.entry, err = want.entry(c.Entry); err != nil {
 			return err
 		}
+		if want.comesByCard(c.Entry) {
+			is.holds = tunnelKey{want.Network.ID, c.Entry.Key.Session}
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -298,7 +317,13 @@ func (s *Speakers) install(r *router, want *Router, c rsvp.LabelChange) error {
 	case s.path == nil:
 		return machine.ErrNoNetwork
 	case !c.Remove:
+		if err := s.hold(k, was.holds, is.holds, c.Entry.Bandwidth); err != nil {
+			return err
+		}
 		if err := labels.Put(s.path, k, is.entry); err != nil {
+			if !there {
+				s.release(is.holds, k)
+			}
 			return err
 		}
 		if !there {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/pergola-net/pergola/model/slice"
 	"github.com/pergola-net/pergola/signalling/rsvp"
@@ -192,7 +193,7 @@ func (t *tunnel) handle(e rsvp.Event, network *slice.Slice, now time.Time) bool 
 		v.up, v.around, v.leads = false, false, false
 		v.failed = cmp.Or(v.failed, "the reservation was taken back")
 	case rsvp.Failed:
-		v.failed = describe(e.Error, network)
+		v.failed = describe(e, network)
 		t.avoid.refused(v.path, e.Error.Node, network, now)
 		if v.up || t.tries <= 1 { // by another way at once; then with pauses
 			t.notYet = time.Time{}
@@ -229,7 +230,7 @@ func (t *tunnel) summary(e rsvp.Event, was bool, network *slice.Slice) string {
 	case e.Kind == rsvp.Up:
 		return "is up by " + wayOf(e.Route, network)
 	case e.Kind == rsvp.Repaired:
-		return "goes round a failure: " + describe(e.Error, network)
+		return "goes round a failure: " + describe(e, network)
 	case e.Kind == rsvp.Failed:
 		what := "is not set up: "
 		switch {
@@ -238,7 +239,7 @@ func (t *tunnel) summary(e rsvp.Event, was bool, network *slice.Slice) string {
 		case t.isUp():
 			what = "stays as it was: "
 		}
-		return what + describe(e.Error, network)
+		return what + describe(e, network)
 	case was && !t.isUp():
 		return "is down"
 	}
@@ -258,12 +259,21 @@ func wayOf(route []message.Record, network *slice.Slice) string {
 }
 
 // describe says what a router has reported.
-func describe(e message.ErrorSpec, network *slice.Slice) string {
-	text := message.ErrorText(e.Code, e.Value)
-	if name := routerOf(network, e.Node); name != "" {
-		return fmt.Sprintf("%s says: %s", name, text)
+func describe(e rsvp.Event, network *slice.Slice) string {
+	text := message.ErrorText(e.Error.Code, e.Error.Value)
+	if e.Said != "" {
+		text += " (" + strings.Map(printable, e.Said) + ")"
 	}
-	return fmt.Sprintf("%s says: %s", e.Node, text)
+	who := cmp.Or(routerOf(network, e.Error.Node), e.Error.Node.String())
+	return fmt.Sprintf("%s says: %s", who, text)
+}
+
+// printable keeps what others have sent from doing anything to terminals.
+func printable(c rune) rune {
+	if !unicode.IsPrint(c) {
+		return '?'
+	}
+	return c
 }
 
 // routerOf names the router that has an address, with the interface where it is one's.

@@ -39,7 +39,8 @@ type Interface struct {
 	Bandwidth  unit.Rate              // that LSPs can reserve
 	Neighbours map[netip.Addr][6]byte // by the addresses by which they speak
 	Down       bool
-	MTU        int // of IP
+	Afar       bool // routers of other hosts are at it
+	MTU        int  // of IP
 }
 
 // DefaultBandwidth is what LSPs can reserve of a link without a rate: the speed that the kernel gives veth devices.
@@ -144,6 +145,7 @@ func (n *network) iface(node *slice.Node, at *slice.Interface) (is Interface, ok
 				continue
 			}
 			others++
+			is.Afar = is.Afar || !n.at.Owns(other)
 			if n.isGone(other) {
 				gone++
 			}

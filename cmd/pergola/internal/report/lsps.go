@@ -177,16 +177,22 @@ func SignalledLSP(l *LSP, styles ui.Styles) *ui.Table {
 	return withStates(t, styles, 1)
 }
 
-// LSPTraffic has what an LSP has carried within its reservation, and in excess of it.
+// LSPTraffic has what an LSP has carried within its reservation, and in excess of it, and its processor time.
 func LSPTraffic(l *LSP) *ui.Table {
 	m := l.Measured
-	t := &ui.Table{Columns: []string{"", "FRAMES", "BYTES"}}
+	t := &ui.Table{Columns: []string{"", "FRAMES", "BYTES", "TIME", "EACH"}}
 	excess := "demoted"
 	if l.Excess == slice.Drop {
 		excess = "dropped"
 	}
-	t.Row("reserved", strconv.FormatUint(m.Frames, 10), strconv.FormatUint(m.Bytes, 10))
-	t.Row(excess, strconv.FormatUint(m.ExcessFrames, 10), strconv.FormatUint(m.ExcessBytes, 10))
+	frames, took, each := m.Frames+m.ExcessFrames, time.Duration(m.Seconds*float64(time.Second)), "-"
+	if frames > 0 {
+		each = (took / time.Duration(frames)).String()
+	}
+	t.Row("reserved", strconv.FormatUint(m.Frames, 10), strconv.FormatUint(m.Bytes, 10), "", "")
+	t.Row(excess, strconv.FormatUint(m.ExcessFrames, 10), strconv.FormatUint(m.ExcessBytes, 10), "", "")
+	t.Row("all", strconv.FormatUint(frames, 10), strconv.FormatUint(m.Bytes+m.ExcessBytes, 10),
+		took.Round(time.Microsecond).String(), each)
 	return t
 }
 

@@ -9,6 +9,24 @@ import (
 	"github.com/pergola-net/pergola/model/slice"
 )
 
+func TestLSPTraffic(t *testing.T) {
+	l := &LSP{Excess: slice.Drop, Measured: &api.LSPTraffic{Frames: 30, Bytes: 3000, ExcessFrames: 10,
+		ExcessBytes: 1000, Seconds: 8e-6}}
+	same(t, draw(LSPTraffic(l)), `
+          FRAMES  BYTES  TIME  EACH
+reserved  30      3000   -     -
+dropped   10      1000   -     -
+all       40      4000   8µs   200ns
+`)
+	l.Excess, l.Measured = slice.Demote, &api.LSPTraffic{}
+	same(t, draw(LSPTraffic(l)), `
+          FRAMES  BYTES  TIME  EACH
+reserved  0       0      -     -
+demoted   0       0      -     -
+all       0       0      0s    -
+`)
+}
+
 func TestLSPs(t *testing.T) {
 	to := []netip.Prefix{netip.MustParsePrefix("10.9.0.0/24"), netip.MustParsePrefix("2001:db8::/32")}
 	spec := &slice.Slice{LSPs: []slice.LSP{
