@@ -79,8 +79,9 @@ func (p *processor) cores(bandwidth uint64) float64 {
 	return float64(bandwidth) / minPoliced * p.cost.Seconds()
 }
 
-// admit holds processor time for a label of an LSP that comes in by a card. What it held before is given up only if the
-// new bandwidth is admitted; the same or less always is.
+// admit holds processor time for a label of an LSP that comes in by a card. A label that holds some is not refused: it
+// goes on with what it has, as LSPs that share a reservation do when a larger one, which is to take their place, is
+// refused (RFC 3209, section 2.5).
 func (p *processor) admit(of tunnelKey, k labels.Key, bandwidth uint64) error {
 	before := most(p.held[of])
 	was, held := p.held[of][k]
@@ -92,9 +93,9 @@ func (p *processor) admit(of tunnelKey, k labels.Key, bandwidth uint64) error {
 	}
 	if held {
 		p.put(of, k, was)
-	} else {
-		p.release(of, k)
+		return nil
 	}
+	p.release(of, k)
 	return fmt.Errorf("%w: %s reserved, in frames of %d bytes that take %s each, is %.2f of the core that polls a "+
 		"network card, where %.2f can be reserved", speaker.ErrNoTime, unit.Rate((p.sum+after-before)*8),
 		minPoliced, p.cost, takes, reservableCore)

@@ -42,18 +42,19 @@ func TestLSPsAreAdmittedByTheProcessor(t *testing.T) {
 		{two, k(2), cores(0.3), false},
 		{two, k(2), cores(0.2), true},
 		{one, k(3), cores(0.5), true}, // by another way: LSPs of a session share it
-		{one, k(3), cores(0.6), false},
+		{one, k(3), cores(0.6), true}, // the reservation of one that is to take its place: nothing more is held
+		{one, k(4), cores(0.6), false},
 		{one, k(3), cores(0.4), true},
 		{one, k(1), cores(0.4), true},
 		{two, k(2), cores(0.3), true},
-		{two, k(2), cores(0.36), false},
+		{two, k(5), cores(0.36), false},
 	} {
 		err := p.hold(step.k, step.of, step.of, step.bandwidth)
 		if (err == nil) != step.ok || err != nil && !errors.Is(err, speaker.ErrNoTime) {
 			t.Errorf("step %d: %v", i, err)
 		}
 	}
-	err := p.hold(k(4), tunnelKey{}, tunnelKey{8, one.Session}, cores(0.1))
+	err := p.hold(k(6), tunnelKey{}, tunnelKey{8, one.Session}, cores(0.1))
 	const want = "no processor time: 409.6Mbit reserved, in frames of 64 bytes that take 1µs each, is 0.80 of " +
 		"the core that polls a network card, where 0.75 can be reserved"
 	if err == nil || err.Error() != want {
