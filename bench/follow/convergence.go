@@ -130,10 +130,13 @@ func (c *cut) round(ctx context.Context, fast bool) (time.Duration, error) {
 	}
 	after, err := c.walks(ctx)
 	if err == nil && after == before {
-		err = errors.New("no frame walked by the new link")
+		err = errNotWalked
 	}
 	return gap, err
 }
+
+// errNotWalked is the error of a round in which the fast path knew the new link too late: the machine is busy.
+var errNotWalked = errors.New("no frame walked by the new link")
 
 // walks counts the frames that r1 sent by the new link without its kernel.
 func (c *cut) walks(ctx context.Context) (uint64, error) {

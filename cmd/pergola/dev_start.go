@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -19,13 +21,19 @@ import (
 
 // startCluster starts Pergola in all machines, as a person would do on real ones: a server on the first, and on the
 // others what joins it by a token.
-func (d *devCluster) startCluster(ctx context.Context, b *testbed.Testbed, servers int, progress *ui.Progress) error {
+func (d *devCluster) startCluster(ctx context.Context, b *testbed.Testbed, o devUpOptions,
+	progress *ui.Progress) error {
 	machines := b.Machines()
+	var flags []string
+	if o.bestEffort != 0 {
+		flags = append(flags, "--best-effort", strconv.FormatFloat(o.bestEffort, 'g', -1, 64))
+	}
 	var mu sync.Mutex
 	started := 0
 	start := func(m *testbed.Machine, args ...string) error {
 		v4, _ := m.Addresses()
-		if err := d.start(ctx, m, append(args, "--listen", v4.Addr().String())...); err != nil {
+		args = slices.Concat(args, []string{"--listen", v4.Addr().String()}, flags)
+		if err := d.start(ctx, m, args...); err != nil {
 			return err
 		}
 		mu.Lock()
@@ -49,12 +57,12 @@ func (d *devCluster) startCluster(ctx context.Context, b *testbed.Testbed, serve
 		}
 		return start(m, verb, "--join", t.Join, "--token", t.Text)
 	}
-	for _, m := range machines[1:servers] { // one after the other: the servers that are there decide on each
+	for _, m := range machines[1:o.servers] { // one after the other: the servers that are there decide on each
 		if err := join(m, "server", pki.Server); err != nil {
 			return err
 		}
 	}
-	err = each(machines[servers:], func(m *testbed.Machine) error { return join(m, "agent", pki.Agent) })
+	err = each(machines[o.servers:], func(m *testbed.Machine) error { return join(m, "agent", pki.Agent) })
 	if err != nil {
 		return err
 	}

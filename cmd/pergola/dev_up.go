@@ -17,6 +17,7 @@ import (
 // devUpOptions are the flags of dev cluster up.
 type devUpOptions struct {
 	machines, servers, mtu int
+	bestEffort             float64
 	timeout                time.Duration
 }
 
@@ -46,6 +47,8 @@ can resolve the names of the others.`,
 	f.IntVarP(&o.machines, "machines", "n", 3, "make `N` machines")
 	f.IntVar(&o.servers, "servers", 1, "this many of them are servers: 1, 3 or 5")
 	f.IntVar(&o.mtu, "mtu", testbed.DefaultMTU, "the wires carry IP packets of so many `BYTES`")
+	f.Float64Var(&o.bestEffort, "best-effort", 0,
+		"`share` of each core that frames of tunnels without a reservation may have, as of `pergola server`")
 	f.DurationVar(&o.timeout, "timeout", 2*time.Minute, "give up after this time")
 	return cmd
 }
@@ -95,7 +98,7 @@ func (d *devCluster) up(ctx context.Context, o devUpOptions) error {
 		}
 		return errors.Join(err, left)
 	}
-	if err := d.startCluster(ctx, b, o.servers, progress); err != nil {
+	if err := d.startCluster(ctx, b, o, progress); err != nil {
 		const rest = "`pergola dev cluster down` removes what was made"
 		if errors.Is(ctx.Err(), context.Canceled) {
 			return ui.Interrupted(rest)

@@ -144,6 +144,20 @@ func TestLabelsAreRefusedWhereTheProcessorHasNoTime(t *testing.T) {
 	if err := label(func(e *rsvp.Entry) { e.Bandwidth = cores(0.7) }); err != nil {
 		t.Error(err)
 	}
+	// What the next speaker of the router takes over, and does not want, holds nothing any more.
+	d.mu.Lock()
+	held := d.sum
+	d.mu.Unlock()
+	d.adopt(b, b.want)
+	d.mu.Lock()
+	d.removeLocked(labels.Key{Space: b.want.Space, Number: uint32(e.In)})
+	if held != cores(0.7) || d.sum != 0 {
+		t.Errorf("held are %d bytes a second, and %d when the label is gone", held, d.sum)
+	}
+	d.mu.Unlock()
+	if err := label(func(e *rsvp.Entry) { e.Bandwidth = cores(0.7) }); err != nil {
+		t.Error(err)
+	}
 	other := func(e *rsvp.Entry) { e.Key.Session.Tunnel, e.In, e.From = 10, 20_002, toD }
 	if err := label(other); err != nil {
 		t.Errorf("what comes from this host: %v", err)

@@ -229,7 +229,8 @@ func (s *Speakers) adopt(r *router, want *Router) (all []rsvp.Entry) {
 		switch {
 		case ok:
 			all = append(all, e)
-			s.entries[k] = owner{router: r, key: e.Key, entry: o.entry}
+			o.router, o.key = r, e.Key
+			s.entries[k] = o
 		default:
 			s.removeLocked(k)
 		}
