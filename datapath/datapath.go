@@ -88,11 +88,10 @@ func sizeByCores(spec *ebpf.CollectionSpec) error {
 	if err != nil {
 		return fmt.Errorf("ask for the number of cores: %w", err)
 	}
-	for name, others := range map[string]int{
-		objectMapBelowPorts: 0, objectMapBelowNics: 0, objectMapLabelCells: maxLabelCells,
-	} {
-		spec.Maps[name].MaxEntries = uint32(others + cores)
+	for _, name := range []string{objectMapBelowPorts, objectMapBelowNics} {
+		spec.Maps[name].MaxEntries = uint32(cores)
 	}
+	spec.Maps[objectMapLabelCells].MaxEntries = uint32(maxLabelCells + cellsOfCPU*cores)
 	return nil
 }
 
@@ -179,11 +178,11 @@ func (d *DataPath) replacePrograms() error {
 	if err := d.hook.Replace(slices.Collect(maps.Keys(ports)), d.programs.PortIngress); err != nil {
 		return fmt.Errorf("attach %s: %w", objectProgPortIngress, err)
 	}
+	if err := d.replaceThreads(); err != nil { // before there are frames that wait for them
+		return err
+	}
 	if err := d.replaceXDP(); err != nil {
 		return fmt.Errorf("attach %s: %w", objectProgLinecard, err)
-	}
-	if err := d.replaceThreads(); err != nil {
-		return err
 	}
 	return d.replaceUnderlay()
 }

@@ -21,9 +21,10 @@ type objectBestEffort struct {
 	Seen       uint64
 	Working    uint64
 	Control    uint64
-	First      uint64
-	FirstTime  uint64
-	FirstBegan uint64
+	Sent       uint64
+	Time       uint64
+	Left       uint64
+	Began      uint64
 }
 
 type objectClassifier struct {

@@ -83,23 +83,24 @@ func (d *DataPath) BestEffort() (share float64, err error) {
 	return (1 << meterScale) / float64(e.Cost), nil
 }
 
-// First is the work of line cards on frames that go on at once, as those with a reservation do, by what has been since
-// early demultiplexing began.
-type First struct {
-	Frames uint64
+// ReservedWork is what line cards did with frames that have a reservation, since early demultiplexing has begun.
+type ReservedWork struct {
+	Sent uint64 // frames that left by XDP
 	// Time is the processor time that they took. One frame in 16 is measured, so that it is an estimate.
 	Time time.Duration
+	Left uint64 // frames that were left to programs of tc, whose time is not known
 }
 
-// First reads what all cores did.
-func (d *DataPath) First() (sum First, err error) {
+// ReservedWork reads what all cores did.
+func (d *DataPath) ReservedWork() (sum ReservedWork, err error) {
 	var cores []objectBestEffort
 	if err := d.maps.BestEfforts.Lookup(uint32(0), &cores); err != nil {
-		return sum, fmt.Errorf("read what line cards did at once: %w", err)
+		return sum, fmt.Errorf("read what line cards did with reserved frames: %w", err)
 	}
 	for _, c := range cores {
-		sum.Frames += c.First
-		sum.Time += time.Duration(c.FirstTime)
+		sum.Sent += c.Sent
+		sum.Time += time.Duration(c.Time)
+		sum.Left += c.Left
 	}
 	return sum, nil
 }

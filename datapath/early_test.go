@@ -167,24 +167,64 @@ func inOverload(t *testing.T, f func(w *world, tunnelled func([]byte) []byte, ca
 	})
 }
 
-// What goes first is measured, and nothing else: neither best effort, nor what is the machine's own.
-func TestWorkOnWhatGoesFirstIsMeasured(t *testing.T) {
-	const frames = 1 << 12
+// Work on reserved frames is measured, and nothing else: not on best effort, nor on control traffic, nor on what is the
+// machine's own.
+func TestWorkOnReservedFramesIsMeasured(t *testing.T) {
 	inOverload(t, func(w *world, tunnelled func([]byte) []byte, card func([]byte, uint32) uint32) {
-		first := must(w.d.First())
-		if first != (First{}) {
-			t.Errorf("before the first frame: %+v", first)
+		control := packet{}.bytes()
+		control[15] = 0xc0
+		own := packet{to: macHere}.bytes()
+		for _, frame := range [][]byte{tunnelled(packet{}.bytes()), tunnelled(control), own} {
+			card(frame, 1)
 		}
-		card(tunnelled(packet{}.bytes()), 1)
-		card(packet{to: macHere}.bytes(), 1)
-		if is := must(w.d.First()); is != first {
-			t.Errorf("best effort and others: %+v", is)
+		if is := must(w.d.ReservedWork()); is != (ReservedWork{}) {
+			t.Errorf("of others: %+v", is)
 		}
-		// Of a label that nobody knows: the frame stays as it came.
-		card(tunnelled(labelled(packet{}.bytes(), entry{999, 20, 5})), frames)
-		is := must(w.d.First())
-		if each := is.Time / frames; is.Frames != frames || each <= 0 || each > 64*time.Microsecond {
-			t.Errorf("of %d frames: %+v", frames, is)
+		card(tunnelled(labelled(packet{}.bytes(), entry{999, 20, 5})), 1)
+		if is := must(w.d.ReservedWork()); is.Sent+is.Left != 1 {
+			t.Errorf("of one frame: %+v", is)
+		}
+	})
+}
+
+// leastWalk is less than a walk of a router or two takes.
+const leastWalk = 20 * time.Nanosecond
+
+// What is left to programs of tc takes a time that is not known.
+func TestWorkOnReservedFramesIsTimed(t *testing.T) {
+	const frames = 1 << 12
+	inLiveWorld(t, func(w *world) {
+		w.a = w.port(macA)
+		l := w.line(2)
+		w.space(l)
+		for i := range l.routers {
+			n := l.ahead(i, Label{Label: uint32(101 + i)})
+			n.KeepClass = true
+			w.label(i, uint32(100+i), n)
+		}
+		for _, port := range []int{w.a, l.end} {
+			w.change(port, func(p *Port) { p.External = true })
+		}
+		w.check(w.d.AllowXDPToPort(l.end, l.end))
+		w.check(w.d.SetBestEffort(1))
+		defer func() { w.check(w.d.SetBestEffort(0)) }()
+		run := func(label uint32) (took time.Duration) {
+			frame := labelled(packet{}.bytes(), entry{label, 20, 5})
+			program := again(w.bench, true, frame[:18], w.d.programs.Linecard)
+			defer func() { _ = program.Close() }()
+			begun := time.Now()
+			must(program.Run(&ebpf.RunOptions{Data: frame, Repeat: frames,
+				Context: &xdpMD{DataEnd: uint32(len(frame)), IngressIfindex: uint32(w.a)}}))
+			return time.Since(begun)
+		}
+		took := run(100)
+		is := must(w.d.ReservedWork())
+		if is.Sent != frames || is.Left != 0 || is.Time > 2*took || is.Time < frames*leastWalk {
+			t.Errorf("of %d frames in %s: %+v", frames, took, is)
+		}
+		run(999) // a router that does not know it leaves it
+		if now := must(w.d.ReservedWork()); now != (ReservedWork{is.Sent, is.Time, frames}) {
+			t.Errorf("of as many that are left, then: %+v", now)
 		}
 	})
 }
@@ -225,8 +265,8 @@ func TestLivePacketProgramsWaitForWhatIsReserved(t *testing.T) {
 			if diff := cmp.Diff(through(l.passed(1, c.counts...), in, out), w.take()); diff != "" {
 				w.Errorf("counters (-want +have):\n%s", diff)
 			}
-			if first := must(w.d.First()); first.Frames != uint64(len(c.counts)) && c.share > 0 {
-				w.Errorf("%+v", first)
+			if is := must(w.d.ReservedWork()); is.Left != uint64(len(c.counts)) && c.share > 0 {
+				w.Errorf("%+v", is)
 			}
 		}
 		w.name = "no time"

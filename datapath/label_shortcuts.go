@@ -13,6 +13,8 @@ const (
 	maxLabelShortcuts = 32768
 	maxLabelCells     = 16384
 
+	cellsOfCPU = 2
+
 	cellBits  = 14
 	labelBits = 21
 )

@@ -24,8 +24,8 @@ type Reserved struct {
 	Reservation
 	Frames, Bytes             uint64 // within it
 	ExcessFrames, ExcessBytes uint64 // in excess of it
-	// Time is the processor time of the walks of both, from here on. One frame in 16 is measured, so that it is an
-	// estimate.
+	// Time is the processor time of the walks of both, from the bucket to their end. One frame in 16 is measured,
+	// so that it is an estimate.
 	Time time.Duration
 }
 

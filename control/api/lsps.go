@@ -53,7 +53,7 @@ type LSPTraffic struct {
 	Bytes        uint64 `json:"bytes"` // with Ethernet headers and labels
 	ExcessFrames uint64 `json:"excess_frames"`
 	ExcessBytes  uint64 `json:"excess_bytes"`
-	// Seconds is the processor time of the walks of both from the ingress on; measured at one frame in 16.
+	// Seconds is the processor time of both in the walks in which the LSP begins; measured at one frame in 16.
 	Seconds float64 `json:"seconds"`
 }
 

@@ -10,8 +10,8 @@
  *	    └─> CPUMAP entry of the same core: a thread of the kernel below all that is real-time, whose program does
  *	        what the line card would have done
  *
- * What goes at once costs at most a walk: a packet program, which may take as long as it wants, is nobody's turn but its
- * slice's. How much that is, is measured.
+ * What goes at once costs at most a walk, and how much that is, is measured. The time of packet programs is their
+ * slice's (fastpath.h), so they are not called before what is reserved.
  *
  * Both run on one core with bottom halves off, one after the other: the record of a core is theirs without locks. What
  * best effort may take is bounded twice, so that the real-time thread hands over nothing in vain: by its share of the
@@ -37,6 +37,7 @@
 #define MAX_WAITING 512	 /* frames that wait for a thread below; its queue, datapath.belowQueue, is longer */
 #define CONTROL_FRAME 1000000ull   /* ns that a frame of control traffic takes of its bucket: 1,000 a second, */
 #define CONTROL_DEPTH 100000000ull /* and what a full bucket of it holds */
+#define NOT_SAMPLED 1ull /* best_effort.began: it is counted, and not timed */
 #define STUCK 2000000000 /* ns that frames wait without one that comes, after which they are taken for lost */
 
 /* Of the machine: what user space decides. */
@@ -63,9 +64,11 @@ struct best_effort {
 	__u64 seen;	   /* when the last one of these came, or one began to wait: ns, by the coarse clock */
 	__u64 working;	   /* a thread below is at a frame now */
 	__u64 control;	   /* when the bucket of control traffic would be full again: ns, by the coarse clock */
-	__u64 first;	   /* frames that went on at once, */
-	__u64 first_time;  /* and the processor time that they took: ns */
-	__u64 first_began; /* when the one at work began, if it is measured: ns; else 0 */
+	/* Of frames with a reservation: */
+	__u64 sent;  /* that left by XDP, */
+	__u64 time;  /* the processor time that they took: ns, */
+	__u64 left;  /* and that were left to programs of tc */
+	__u64 began; /* when the one at work began: ns, or NOT_SAMPLED; 0: it has none */
 };
 
 struct {
@@ -211,10 +214,18 @@ static __always_inline bool has_room_for_control(__u64 now)
 	return true;
 }
 
-/* Does the frame that begins here go on at once? */
-static __always_inline bool goes_first(struct frame *f, const void *frame, const void *end)
+enum turn_of {
+	TURN_LAST,
+	TURN_FIRST,    /* at once: control traffic, */
+	TURN_RESERVED, /* and what has a reservation */
+};
+
+/* When does the frame that begins here go on? */
+static __always_inline enum turn_of find_turn(struct frame *f, const void *frame, const void *end)
 {
-	return has_reservation(frame, end) || (looks_like_control(frame, end) && has_room_for_control(coarse_clock(f)));
+	if (has_reservation(frame, end))
+		return TURN_RESERVED;
+	return looks_like_control(frame, end) && has_room_for_control(coarse_clock(f)) ? TURN_FIRST : TURN_LAST;
 }
 
 /* A frame of best effort: dropped, or handed over to the thread below of this core. */
@@ -252,27 +263,31 @@ static __always_inline void end_below(struct best_effort *b, struct frame *f, __
 	b->full = (b->full > now ? b->full : now) + (end_sample(begun) * rules->cost >> METER_SCALE);
 }
 
-/* A frame goes on at once. */
-__noinline int begin_first(void)
+/* Work begins on a frame that goes on at once; on one with a reservation, it is measured. */
+__noinline int begin_first(__u32 turn)
 {
 	struct best_effort *b = find_best_effort();
 
-	if (!with_early || !b)
-		return 0;
-	b->first++;
-	b->first_began = begin_sample();
+	if (with_early && b)
+		b->began = turn == TURN_RESERVED ? begin_sample() ?: NOT_SAMPLED : 0;
 	return 0;
 }
 
 /* It has left, or goes on elsewhere. */
-__noinline int end_first(void)
+__noinline int end_first(__u32 verdict)
 {
 	struct best_effort *b = find_best_effort();
 
-	if (!with_early || !b || !b->first_began)
+	if (!with_early || !b || !b->began)
 		return 0;
-	b->first_time += end_sample(b->first_began);
-	b->first_began = 0;
+	if (verdict == XDP_PASS) {
+		b->left++;
+	} else {
+		b->sent++;
+		if (b->began != NOT_SAMPLED)
+			b->time += end_sample(b->began);
+	}
+	b->began = 0;
 	return 0;
 }
 

@@ -46,8 +46,9 @@ static __always_inline __u32 plain_before(const struct frame *f)
 }
 
 /*
- * Which traffic class does the frame, which is about to get so many bytes longer, get by its reservation, in an entry of
- * labels? NO_ENTRY: it is dropped. Programs of XDP do not measure, for the frame may be left to those of tc, which do.
+ * Which traffic class does the frame, which is about to get so many bytes longer, get by its reservation, in an entry
+ * of labels? NO_ENTRY: it is dropped. Programs of XDP do not measure, for the frame may be left to those of tc, which
+ * do.
  */
 static __always_inline __u64 class_by_reservation(struct frame *f, struct label_stack *s, __u32 space, __u32 ftn,
 						  __u32 more)

@@ -137,7 +137,7 @@ static __always_inline bool push_top(struct frame *f, struct label_stack *s, __u
 	return true;
 }
 
-/* The entry of an NHLFE's label: `below` is one with the traffic class, `ttl` has ENTRY_BOTTOM, too, where it is due. */
+/* The entry of an NHLFE's label: `below` is one with the traffic class, `ttl` has ENTRY_BOTTOM, too, if it is due. */
 static __always_inline __be32 entry_of(const struct nhlfe *n, __u32 i, __u32 below, __u32 ttl)
 {
 	const __u32 kept = ENTRY_TC & -(__u32)(n->flags / LABEL_KEEP_TC & 1); /* no branch to be followed */
@@ -303,6 +303,8 @@ __noinline int settle_labels(struct frame *f)
 			words[pushed + i] = ip[i];
 		f->edit.takes += sizeof(ip);
 		f->edit.puts += sizeof(ip);
+	} else if (!pushed) {
+		words[0] = words[within(s->is.popped)]; /* is not written, and tells LSPs apart (flow.h) */
 	}
 	for (__u32 i = 0; i < MAX_LABELS; i++) {
 		__be32 entry = s->is.entry[i];

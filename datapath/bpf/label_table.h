@@ -5,8 +5,8 @@
  *	(label space, label) -> NHLFE: labels off, labels on, next hop	the incoming label map
  *	(label space, FTN) -> NHLFE					of frames that get their first labels
  *
- * The table is a hash. Most entries are in a second place, too, where a lookup costs a third of that, and where they are
- * looked at without a copy.
+ * The table is a hash. Most entries are in a second place, too, where a lookup costs a third of that, and where they
+ * are looked at without a copy.
  */
 #pragma once
 
@@ -92,6 +92,7 @@ struct {
 	__type(value, struct nhlfe);
 } label_cells SEC(".maps");
 
+#define CELLS_OF_CPU 2 /* datapath.cellsOfCPU; a cache line, and the first one is used */
 #define NO_CELL (~0u) /* label_cells does not have it */
 
 /* What every router does with the labels that say nothing but what is behind them. */
@@ -109,7 +110,7 @@ static __always_inline bool is_explicit_null(__u32 label)
  */
 __noinline __u32 fill_cell(__u32 space, __u32 label)
 {
-	__u32 cell = MAX_LABEL_CELLS + bpf_get_smp_processor_id();
+	__u32 cell = MAX_LABEL_CELLS + CELLS_OF_CPU * bpf_get_smp_processor_id();
 	struct label_key key = {.space = space, .label = label};
 	struct nhlfe *copy = bpf_map_lookup_elem(&label_cells, &cell);
 	const struct nhlfe *n;

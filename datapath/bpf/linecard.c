@@ -66,19 +66,21 @@ SEC("xdp.frags")
 int linecard(struct xdp_md *ctx)
 {
 	struct frame *f = find_frame();
+	enum turn_of turn;
 	struct early *rules;
 	int verdict;
 
 	if (!f)
 		return XDP_PASS;
 	if (with_early && is_early(&rules)) {
-		if (!goes_first(f, (void *)(long)ctx->data, (void *)(long)ctx->data_end))
+		turn = find_turn(f, (void *)(long)ctx->data, (void *)(long)ctx->data_end);
+		if (turn == TURN_LAST)
 			return put_off(ctx, f, rules);
-		begin_first();
+		begin_first(turn);
 	}
 	verdict = carry(ctx, f, false);
 	if (with_early)
-		end_first();
+		end_first(verdict);
 	return waits_for_program(f, &rules, verdict) ? put_off(ctx, f, rules) : verdict;
 }
 

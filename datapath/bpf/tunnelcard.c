@@ -226,12 +226,14 @@ __noinline int call_by_datagram(struct xdp_md *ctx, struct frame *f)
 	if (bpf_xdp_load_bytes(ctx, 0, &d.eth, DATAGRAM_HEAD) || d.eth.h_dest[0] & 1)
 		return XDP_PASS;
 	o = find_udp_owner(&d);
-	if (!o || !is_datagram(&d, length) || !can_hand_over())
+	if (!o)
 		return XDP_PASS;
 	if (with_early && programs_wait()) {
 		f->why = TO_PROGRAM;
 		return XDP_PASS;
 	}
+	if (!is_datagram(&d, length) || !can_hand_over())
+		return XDP_PASS;
 	/* Linux before 6.3 loses what is redirected in several buffers. */
 	if ((long)ctx->data_end - (long)ctx->data != length)
 		return XDP_PASS;
@@ -325,6 +327,7 @@ SEC("xdp.frags")
 int underlay_linecard(struct xdp_md *ctx)
 {
 	const void *end = (void *)(long)ctx->data_end, *inside;
+	enum turn_of turn = TURN_FIRST;
 	struct frame *f = find_frame();
 	struct early *rules;
 	int verdict;
@@ -333,14 +336,15 @@ int underlay_linecard(struct xdp_md *ctx)
 		return XDP_PASS;
 	if (with_early && is_early(&rules)) {
 		inside = look_inside((void *)(long)ctx->data, end); /* all else is the machine's own, and goes on */
-		if (inside && !goes_first(f, inside, end))
-			return put_packet_off(f, rules);
 		if (inside)
-			begin_first();
+			turn = find_turn(f, inside, end);
+		if (turn == TURN_LAST)
+			return put_packet_off(f, rules);
+		begin_first(turn);
 	}
 	verdict = carry_packet(ctx, f, false);
 	if (with_early)
-		end_first();
+		end_first(verdict);
 	return waits_for_program(f, &rules, verdict) ? put_packet_off(f, rules) : verdict;
 }
 

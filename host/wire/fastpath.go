@@ -96,5 +96,5 @@ func (s *HostNetwork) SetBestEffort(share float64) error { return s.data.SetBest
 // BestEffort gives the share that SetBestEffort was told last.
 func (s *HostNetwork) BestEffort() (share float64, err error) { return s.data.BestEffort() }
 
-// First reads what line cards did for frames that go before best effort.
-func (s *HostNetwork) First() (datapath.First, error) { return s.data.First() }
+// ReservedWork reads what line cards did with frames that have a reservation.
+func (s *HostNetwork) ReservedWork() (datapath.ReservedWork, error) { return s.data.ReservedWork() }

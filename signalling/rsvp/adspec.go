@@ -29,9 +29,9 @@ var firstAdspec = message.Adspec{Services: []message.AdService{
 	{Service: message.ControlledLoad},
 }}
 
-// adspec is what routers up to this one say of themselves and their links (RFC 2210, section 3.3): nothing, if the
-// first of them did not begin.
-func (s *lsp) adspec() (a message.Adspec, ok bool) {
+// adspec is what routers up to this one say of themselves and their links, of which this one's is given (RFC 2210,
+// section 3.3): nothing, if the first of them did not begin.
+func (s *lsp) adspec(by *link) (a message.Adspec, ok bool) {
 	switch {
 	case s.in == nil:
 		a = firstAdspec
@@ -40,22 +40,21 @@ func (s *lsp) adspec() (a message.Adspec, ok bool) {
 	default:
 		a = *s.path.adspec
 	}
-	return compose(a, s.out), true
+	return compose(a, by), true
 }
 
 // compose adds what this router says of the link by which a Path leaves. Of what it does not have, it says that.
 func compose(a message.Adspec, l *link) message.Adspec {
 	all := make([]message.AdService, len(a.Services))
 	for i, s := range a.Services {
-		if s.Service != message.General && s.Service != message.ControlledLoad {
-			s.Broken = true
-		}
+		composed := s.Service == message.General || s.Service == message.ControlledLoad
+		s.Broken = s.Broken || !composed
 		parameters := make([]message.Parameter, len(s.Parameters))
 		words := make([]uint32, len(s.Parameters))
 		for j, p := range s.Parameters {
 			parameters[j] = p
 			switch {
-			case s.Broken:
+			case !composed:
 			case len(p.Words) != 1 || !l.composes(p.Number, p.Words[0], &words[j]):
 				parameters[j].Invalid = true
 			default:

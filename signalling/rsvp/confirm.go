@@ -26,9 +26,13 @@ func (r *Router) sendResvConf(s *lsp, by message.ErrorSpec, receiver netip.Addr,
 	if s.out == nil || s.repair != nil {
 		return
 	}
+	before := len(r.out.Send)
 	r.send(s.out, s.next, s.out.Prefix.Addr(), receiver, message.Message{Type: message.ResvConf, TTL: ttl,
 		Objects: []message.Object{s.key.Session, by, message.ResvConfirm{Receiver: receiver}, style, spec,
 			s.key.filter()}})
+	for i := range r.out.Send[before:] {
+		r.out.Send[before+i].of = []*lsp{s}
+	}
 }
 
 // receiveResvConf passes a confirmation on. At the egress nobody has asked for it.

@@ -42,7 +42,7 @@ func (r *Router) receiveHello(in *link, packet Packet, m message.Message) {
 	case !ok:
 		r.Counters.Malformed++
 		return
-	case packet.Dest == r.config.ID && !r.own(from):
+	case packet.Dest == r.config.ID && !in.Prefix.Contains(from) && !r.own(from):
 		r.answerIdentifier(in, from, h)
 		return
 	case !in.Prefix.Contains(from) || r.own(from):

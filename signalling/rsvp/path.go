@@ -357,7 +357,7 @@ func (r *Router) sendPath(s *lsp) {
 	m.Objects = append(m.Objects, s.path.request)
 	m.Objects = append(m.Objects, s.path.rest...)
 	m.Objects = append(m.Objects, s.key.template(), s.path.tspec)
-	if a, ok := s.adspec(); ok {
+	if a, ok := s.adspec(s.out); ok {
 		m.Objects = append(m.Objects, a)
 	}
 	if s.path.record != nil {

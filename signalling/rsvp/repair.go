@@ -114,6 +114,9 @@ func (r *Router) sendBackup(s *lsp) {
 		m.Objects = append(m.Objects, o)
 	}
 	m.Objects = append(m.Objects, p.key.template(), s.path.tspec)
+	if a, ok := s.adspec(p.bypass.out); ok {
+		m.Objects = append(m.Objects, a)
+	}
 	if s.path.record != nil {
 		m.Objects = append(m.Objects, message.RecordRoute{Records: append([]message.Record{
 			{Addr: p.key.Sender, Flags: r.protection(s)}}, s.path.record.Records...)})

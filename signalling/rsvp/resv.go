@@ -24,7 +24,7 @@ type resv struct {
 	period    time.Duration // of the refreshes that come
 	sent      sent          // upstream
 	heard     heard         // from downstream
-	confirm   netip.Addr    // who wants to be told, as the next message upstream says
+	confirm   netip.Addr    // the receiver that is to be told, as the next message upstream says
 }
 
 // flow is what a Resv says of one LSP.
@@ -44,7 +44,7 @@ type reservations struct {
 	style   message.Style
 	flows   []flow
 	failure message.ErrorSpec
-	confirm netip.Addr // who is to be told
+	confirm netip.Addr // the receiver that is to be told
 	heard   heard
 }
 
@@ -82,7 +82,21 @@ func readResv(m message.Message) (v reservations, ok bool) {
 		}
 	}
 	known := v.style == message.FixedFilter || v.style == message.SharedExplicit
+	v.flows = once(v.flows)
 	return v, hop && session && known && len(v.flows) > 0
+}
+
+// once leaves out what is said of an LSP again.
+func once(flows []flow) []flow {
+	if len(flows) < 2 {
+		return flows
+	}
+	seen := make(map[Key]bool, len(flows))
+	return slices.DeleteFunc(flows, func(f flow) bool {
+		again := seen[f.key]
+		seen[f.key] = true
+		return again
+	})
 }
 
 func (r *Router) receiveResv(in *link, m message.Message) {
@@ -420,7 +434,8 @@ func (r *Router) install(s *lsp) {
 }
 
 func (s *lsp) entry() Entry {
-	e := Entry{Key: s.key, HasIn: s.in != nil, HasOut: s.out != nil, In: s.resv.in, Out: s.resv.out, Next: s.next}
+	e := Entry{Key: s.key, HasIn: s.in != nil, HasOut: s.out != nil, In: s.resv.in, Out: s.resv.out, Next: s.next,
+		Rate: s.resv.bandwidth, Shared: s.resv.style == message.SharedExplicit}
 	if s.in != nil && !s.path.protected() {
 		e.From = s.in.Index
 	}
@@ -430,7 +445,6 @@ func (s *lsp) entry() Entry {
 	}
 	if s.out != nil {
 		e.Interface, e.Bandwidth = s.out.Index, s.resv.bandwidth
-		e.Shared = s.resv.style == message.SharedExplicit
 	}
 	return e
 }

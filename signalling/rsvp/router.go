@@ -98,7 +98,7 @@ type Send struct {
 	Through Key
 	Message []byte
 
-	of      []*lsp          // of a Resv: whose labels it tells
+	of      []*lsp          // of a Resv or ResvConf: whose labels it tells of
 	link    *link           // to a neighbour, of what is not encoded yet
 	message message.Message // that is to be encoded
 }
@@ -116,7 +116,10 @@ type Entry struct {
 	Interface int        // to the next router
 	Next      netip.Addr // its address
 	Bandwidth uint64     // bytes a second, reserved at Interface
-	Shared    bool       // it is, with the other LSPs of the session that share
+	// Rate is what packets of the LSP have reserved on their way here, in bytes a second: also where the LSP ends,
+	// or goes round a failure.
+	Rate   uint64
+	Shared bool // it is reserved with the other LSPs of the session that share
 }
 
 // Output is what is to be done, each list in its order.

@@ -29,7 +29,11 @@ const maxText = 255 // bytes of a message.UserError
 func (r *Router) Uninstalled(now time.Duration, e Entry, cause message.ErrorSpec, why string) {
 	r.advance(now)
 	s := r.lsps[e.Key]
-	if s == nil || s.resv == nil || s.in == nil || s.entry() != e {
+	if s == nil || s.resv == nil || s.entry() != e {
+		return
+	}
+	if s.in == nil { // what would tell a receiver that it has its reservation
+		r.out.Send = slices.DeleteFunc(r.out.Send, func(m Send) bool { return slices.Contains(m.of, s) })
 		return
 	}
 	var untold []*lsp

@@ -322,6 +322,7 @@ func (w *world) step(until time.Duration) bool {
 			return true
 		}
 		p := arrived(f.to.index, f.from, f.bytes)
+		p.Dest = w.prefix(f.to).Addr() // as that of what goes from neighbour to neighbour
 		p.TTL -= f.hops
 		n.Receive(w.at(n), p)
 		w.flush(f.to.router)

@@ -67,7 +67,7 @@ type Labels struct {
 	Refuse, Keep map[Entry]bool
 	Rules        map[uint32][]datapath.LabelRule
 	Share        float64 // of best effort
-	Work         datapath.First
+	Work         datapath.ReservedWork
 }
 
 // NewLabels gives a data path that has some entries.
@@ -116,8 +116,8 @@ func (l *Labels) Reserved(space, ftn uint32) (datapath.Reserved, error) {
 // BestEffort implements machine.DataPath.
 func (l *Labels) BestEffort() (share float64, err error) { return l.Share, nil }
 
-// First implements machine.DataPath.
-func (l *Labels) First() (datapath.First, error) { return l.Work, nil }
+// ReservedWork implements machine.DataPath.
+func (l *Labels) ReservedWork() (datapath.ReservedWork, error) { return l.Work, nil }
 
 // SetLabelRules implements machine.DataPath.
 func (l *Labels) SetLabelRules(space uint32, rules []datapath.LabelRule) error {

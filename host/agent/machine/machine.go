@@ -101,7 +101,7 @@ type DataPath interface {
 	AllLabels() iter.Seq2[datapath.LabelEntry, error]
 	Reserved(space, ftn uint32) (datapath.Reserved, error)
 	BestEffort() (share float64, err error)
-	First() (datapath.First, error)
+	ReservedWork() (datapath.ReservedWork, error)
 	SetLabelRules(space uint32, rules []datapath.LabelRule) error
 	LabelRules() (map[uint32][]datapath.LabelRule, error)
 

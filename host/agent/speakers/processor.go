@@ -17,7 +17,8 @@ const (
 	// lets real-time threads have, 0.95 (sched_rt_runtime_us). Up to there next to none of them is lost
 	// (docs/decisions/036-early-demultiplexing.md).
 	reservableCore = 0.75
-	// assumedCost is the processor time of a frame until enough of them were measured.
+	// assumedCost is the processor time of a frame until enough of them were measured, and of each that is left to
+	// programs of tc, whose time nobody measures.
 	assumedCost = time.Microsecond
 	// leastMeasured is how many frames are enough: one in 16 is measured.
 	leastMeasured = 1 << 14
@@ -30,47 +31,56 @@ const (
 type processor struct {
 	on   bool
 	cost time.Duration // of a frame
-	seen datapath.First
-	held map[tunnelKey]map[labels.Key]uint64 // bytes a second
-	sum  uint64
+	seen datapath.ReservedWork
+	held map[tunnelKey]map[labels.Key]share
+	sum  uint64 // bytes a second, of what is reserved
 }
 
-// tunnelKey is a session of a network, the LSPs of which share what they have reserved.
+// share is what the LSP of a label has: bytes a second that are reserved, and up to which it was admitted.
+type share struct {
+	reserved, admitted uint64
+	shared             bool // with others of the session
+}
+
+// tunnelKey is a session of a network, LSPs of which can share what they have reserved. The zero value is none.
 type tunnelKey struct {
 	slice uint16
 	message.Session
 }
 
-// firstWork are the figures of a data path.
-type firstWork interface {
+// reservedWork are the figures of a data path.
+type reservedWork interface {
 	BestEffort() (share float64, err error)
-	First() (datapath.First, error)
+	ReservedWork() (datapath.ReservedWork, error)
 }
 
 func newProcessor() processor {
-	return processor{cost: assumedCost, held: map[tunnelKey]map[labels.Key]uint64{}}
+	return processor{cost: assumedCost, held: map[tunnelKey]map[labels.Key]share{}}
 }
 
 // look reads whether reserved frames go first, and what one takes.
-func (p *processor) look(path firstWork) error {
-	share, err := path.BestEffort()
+func (p *processor) look(path reservedWork) error {
+	best, err := path.BestEffort()
 	if err != nil {
 		return err
 	}
-	if p.on = share > 0; !p.on {
+	if p.on = best > 0; !p.on {
 		return nil
 	}
-	now, err := path.First()
+	now, err := path.ReservedWork()
 	if err != nil {
 		return err
 	}
-	if now.Frames < p.seen.Frames { // it begins anew when the share changes
-		p.seen = datapath.First{}
+	was := p.seen
+	if now.Sent < was.Sent || now.Left < was.Left || now.Time < was.Time { // it begins anew when the share changes
+		was = datapath.ReservedWork{}
 	}
-	if frames := now.Frames - p.seen.Frames; frames >= leastMeasured {
-		p.cost = (now.Time - p.seen.Time) / time.Duration(frames)
-		p.seen = now
+	sent, left := now.Sent-was.Sent, now.Left-was.Left
+	if sent+left >= leastMeasured {
+		p.cost = max(1, (now.Time-was.Time+time.Duration(left)*assumedCost)/time.Duration(sent+left))
+		was = now
 	}
+	p.seen = was
 	return nil
 }
 
@@ -79,47 +89,61 @@ func (p *processor) cores(bandwidth uint64) float64 {
 	return float64(bandwidth) / minPoliced * p.cost.Seconds()
 }
 
-// admit holds processor time for a label of an LSP that comes in by a card. A label that holds some is not refused: it
-// goes on with what it has, as LSPs that share a reservation do when a larger one, which is to take their place, is
-// refused (RFC 3209, section 2.5).
-func (p *processor) admit(of tunnelKey, k labels.Key, bandwidth uint64) error {
-	before := most(p.held[of])
-	was, held := p.held[of][k]
-	p.put(of, k, bandwidth)
-	after := most(p.held[of])
-	takes := p.cores(p.sum)
-	if !p.on || after <= before || takes <= reservableCore {
-		return nil
-	}
-	if held {
-		p.put(of, k, was)
-		return nil
-	}
-	p.release(of, k)
-	return fmt.Errorf("%w: %s reserved, in frames of %d bytes that take %s each, is %.2f of the core that polls a "+
-		"network card, where %.2f can be reserved", speaker.ErrNoTime, unit.Rate((p.sum+after-before)*8),
-		minPoliced, p.cost, takes, reservableCore)
-}
-
-// hold is admit for a label that was held for another session, or for none, before. The zero tunnelKey is none.
-func (p *processor) hold(k labels.Key, before, now tunnelKey, bandwidth uint64) error {
-	if before != now {
-		p.release(before, k)
-	}
-	if now == (tunnelKey{}) || bandwidth == 0 {
+// hold has a label of a session have processor time for a bandwidth, in the place of what it had for another session;
+// of none, or without a bandwidth, it has none. The label of an LSP that is new is refused where there is not enough.
+// One that is there is not: it goes on, as one does that is to be replaced by a larger one which is refused (RFC 3209,
+// section 2.5), and others have to do with less. undo takes the change back.
+func (p *processor) hold(k labels.Key, before, now tunnelKey, want share, there bool) (undo func(), err error) {
+	old, had := p.held[before][k]
+	undo = func() {
 		p.release(now, k)
-		return nil
+		if had {
+			p.put(before, k, old)
+		}
 	}
-	return p.admit(now, k, bandwidth)
+	p.release(before, k)
+	if now == (tunnelKey{}) || want.reserved == 0 {
+		return undo, nil
+	}
+	enough := want.reserved <= p.admitted(now, want.shared) || had && before == now && want.reserved <= old.admitted
+	p.put(now, k, want)
+	switch {
+	case !p.on || enough || p.cores(p.sum) <= reservableCore:
+		want.admitted = want.reserved
+	case !there:
+		undo()
+		return nil, fmt.Errorf("%w: %s in frames of %d bytes that take %s each are %.2f of the core that "+
+			"polls a network card, and less is free", speaker.ErrNoTime, unit.Rate(want.reserved*8),
+			minPoliced, p.cost, p.cores(want.reserved))
+	case had && before == now:
+		want.admitted = old.admitted
+	default: // admitted by an earlier server
+		want.admitted = want.reserved
+	}
+	p.put(now, k, want)
+	return undo, nil
 }
 
-func (p *processor) put(of tunnelKey, k labels.Key, bandwidth uint64) {
-	before := most(p.held[of])
-	if p.held[of] == nil {
-		p.held[of] = map[labels.Key]uint64{}
+// admitted is up to which bandwidth an LSP that shares what is reserved was admitted with the others.
+func (p *processor) admitted(of tunnelKey, shared bool) (most uint64) {
+	if !shared {
+		return 0
 	}
-	p.held[of][k] = bandwidth
-	p.sum += most(p.held[of]) - before
+	for _, s := range p.held[of] {
+		if s.shared {
+			most = max(most, s.admitted)
+		}
+	}
+	return most
+}
+
+func (p *processor) put(of tunnelKey, k labels.Key, s share) {
+	before := reservedBy(p.held[of])
+	if p.held[of] == nil {
+		p.held[of] = map[labels.Key]share{}
+	}
+	p.held[of][k] = s
+	p.sum += reservedBy(p.held[of]) - before
 }
 
 func (p *processor) release(of tunnelKey, k labels.Key) {
@@ -127,20 +151,25 @@ func (p *processor) release(of tunnelKey, k labels.Key) {
 	if !there {
 		return
 	}
-	before := most(all)
+	before := reservedBy(all)
 	delete(all, k)
-	p.sum += most(all) - before
+	p.sum += reservedBy(all) - before
 	if len(all) == 0 {
 		delete(p.held, of)
 	}
 }
 
-// most is what the labels of a session hold together: its LSPs share it.
-func most(all map[labels.Key]uint64) (bandwidth uint64) {
-	for _, b := range all {
-		bandwidth = max(bandwidth, b)
+// reservedBy is what the LSPs of a session have reserved.
+func reservedBy(all map[labels.Key]share) (sum uint64) {
+	var most uint64
+	for _, s := range all {
+		if s.shared {
+			most = max(most, s.reserved)
+		} else {
+			sum += s.reserved
+		}
 	}
-	return bandwidth
+	return sum + most
 }
 
 // comesByCard tells whether packets with a label come from routers of other hosts.

@@ -33,40 +33,63 @@ func TestLSPsAreAdmittedByTheProcessor(t *testing.T) {
 	one, two := tunnelKey{7, message.Session{Tunnel: 1}}, tunnelKey{7, message.Session{Tunnel: 2}}
 	k := func(n uint32) labels.Key { return labels.Key{Space: 1, Number: n} }
 	for i, step := range []struct {
-		of        tunnelKey
-		k         labels.Key
-		bandwidth uint64
-		ok        bool
+		of     tunnelKey
+		k      labels.Key
+		part   float64 // of a core
+		single bool    // it shares nothing with others of its session
+		there  bool
+		ok     bool
+		sum    float64
 	}{
-		{one, k(1), cores(0.5), true},
-		{two, k(2), cores(0.3), false},
-		{two, k(2), cores(0.2), true},
-		{one, k(3), cores(0.5), true}, // by another way: LSPs of a session share it
-		{one, k(3), cores(0.6), true}, // the reservation of one that is to take its place: nothing more is held
-		{one, k(4), cores(0.6), false},
-		{one, k(3), cores(0.4), true},
-		{one, k(1), cores(0.4), true},
-		{two, k(2), cores(0.3), true},
-		{two, k(5), cores(0.36), false},
+		{of: one, k: k(1), part: 0.5, ok: true, sum: 0.5},
+		{of: two, k: k(2), part: 0.3, sum: 0.5},
+		{of: two, k: k(2), part: 0.2, ok: true, sum: 0.7},
+		{of: one, k: k(3), part: 0.5, ok: true, sum: 0.7}, // by another way
+		// A larger one is to take its place: what is reserved becomes more for the old one, too. It is refused.
+		{of: one, k: k(3), part: 0.7, there: true, ok: true, sum: 0.9},
+		{of: one, k: k(4), part: 0.7, sum: 0.9},
+		{of: two, k: k(5), part: 0.01, single: true, sum: 0.9}, // nothing is left meanwhile
+		{of: one, k: k(6), part: 0.4, ok: true, sum: 0.9},      // a smaller one is not more
+		{of: one, k: k(3), part: 0.5, there: true, ok: true, sum: 0.7},
+		{of: two, k: k(5), part: 0.05, single: true, ok: true, sum: 0.75},
+		{of: two, k: k(7), part: 0.05, single: true, sum: 0.75},         // it shares nothing
+		{of: two, k: k(8), part: 0.3, there: true, ok: true, sum: 0.85}, // of an earlier server
+		{of: two, k: k(9), part: 0.3, ok: true, sum: 0.85},
+		{of: one, k: k(1), ok: true, there: true, sum: 0.85},
+		{of: one, k: k(3), ok: true, there: true, sum: 0.75},
+		{of: one, k: k(6), ok: true, there: true, sum: 0.35},
 	} {
-		err := p.hold(step.k, step.of, step.of, step.bandwidth)
+		before := tunnelKey{}
+		if _, held := p.held[step.of][step.k]; held {
+			before = step.of
+		}
+		want := share{reserved: cores(step.part), shared: !step.single}
+		_, err := p.hold(step.k, before, step.of, want, step.there)
 		if (err == nil) != step.ok || err != nil && !errors.Is(err, speaker.ErrNoTime) {
 			t.Errorf("step %d: %v", i, err)
 		}
+		if p.sum != cores(step.sum) {
+			t.Errorf("step %d: %d bytes a second are reserved, want %d", i, p.sum, cores(step.sum))
+		}
 	}
-	err := p.hold(k(6), tunnelKey{}, tunnelKey{8, one.Session}, cores(0.1))
-	const want = "no processor time: 409.6Mbit reserved, in frames of 64 bytes that take 1µs each, is 0.80 of " +
-		"the core that polls a network card, where 0.75 can be reserved"
+	_, err := p.hold(k(10), tunnelKey{}, tunnelKey{8, one.Session}, share{reserved: cores(0.5)}, false)
+	const want = "no processor time: 256Mbit in frames of 64 bytes that take 1µs each are 0.50 of the core that " +
+		"polls a network card, and less is free"
 	if err == nil || err.Error() != want {
 		t.Errorf("%v", err)
 	}
-	for _, k := range []labels.Key{k(1), k(3)} {
-		if err := p.hold(k, one, tunnelKey{}, 0); err != nil {
-			t.Error(err)
-		}
+	// What could not be written holds what it held before, for whomever.
+	undo, err := p.hold(k(2), two, one, share{reserved: cores(0.1)}, true)
+	if err != nil {
+		t.Fatal(err)
 	}
-	p.release(two, k(2))
-	p.release(two, k(2))
+	undo()
+	if _, held := p.held[two][k(2)]; !held || p.sum != cores(0.35) {
+		t.Errorf("%d bytes a second are reserved: %+v", p.sum, p.held)
+	}
+	for _, number := range []uint32{2, 5, 8, 9, 9} {
+		p.release(two, k(number))
+	}
 	if p.sum != 0 || len(p.held) != 0 {
 		t.Errorf("nothing is reserved: %+v", p)
 	}
@@ -77,37 +100,50 @@ func TestWhatAFrameTakesIsMeasuredAgain(t *testing.T) {
 	p := busy(t)
 	k, of := labels.Key{Space: 1, Number: 1}, tunnelKey{7, message.Session{Tunnel: 1}}
 	path := &agenttest.Labels{Share: 0.5}
-	see := func(frames uint64, each time.Duration) {
+	see := func(frames uint64, each time.Duration, left uint64) {
 		t.Helper()
-		path.Work.Frames += frames
+		path.Work.Sent += frames
 		path.Work.Time += each * time.Duration(frames)
+		path.Work.Left += left
 		if err := p.look(path); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := p.hold(k, of, of, cores(1)); err == nil {
+	hold := func(part float64, there bool) error {
+		before := tunnelKey{}
+		if there {
+			before = of
+		}
+		_, err := p.hold(k, before, of, share{reserved: cores(part)}, there)
+		return err
+	}
+	if err := hold(1, false); err == nil {
 		t.Error("by what is assumed, it takes a whole core, and is admitted")
 	}
-	see(leastMeasured-1, 100*time.Nanosecond)
+	see(leastMeasured-1, 100*time.Nanosecond, 0)
 	if p.cost != assumedCost {
 		t.Errorf("%s by too few frames", p.cost)
 	}
-	see(1, 100*time.Nanosecond)
-	if err := p.hold(k, of, of, cores(1)); err != nil {
+	see(1, 100*time.Nanosecond, 0)
+	if err := hold(1, false); err != nil {
 		t.Error(err)
 	}
-	see(leastMeasured, 10*time.Microsecond)
-	if err := p.hold(k, of, of, cores(1)); err != nil || p.cost != 10*time.Microsecond {
+	see(leastMeasured, 10*time.Microsecond, 0)
+	if err := hold(1, true); err != nil || p.cost != 10*time.Microsecond {
 		t.Errorf("frames take %s by now: %v", p.cost, err)
 	}
-	path.Work = datapath.First{} // another share
-	see(leastMeasured, 200*time.Nanosecond)
+	see(leastMeasured/2, 200*time.Nanosecond, leastMeasured/2) // of the other half it is not known
+	if p.cost != 600*time.Nanosecond {
+		t.Errorf("%s", p.cost)
+	}
+	path.Work = datapath.ReservedWork{} // another share
+	see(leastMeasured, 200*time.Nanosecond, 0)
 	if p.cost != 200*time.Nanosecond {
 		t.Errorf("%s", p.cost)
 	}
 	path.Share = 0
-	see(0, 0)
-	if err := p.hold(k, of, of, cores(1000)); err != nil {
+	see(0, 0, 0)
+	if err := hold(1000, false); err != nil {
 		t.Errorf("where all frames are alike: %v", err)
 	}
 }
@@ -128,7 +164,7 @@ func TestLabelsAreRefusedWhereTheProcessorHasNoTime(t *testing.T) {
 		t.Fatalf("the interfaces of b: %+v", b.want.Interfaces)
 	}
 	e := rsvp.Entry{Key: rsvp.Key{Session: message.Session{Tunnel: 9}}, HasIn: true, In: 20_000,
-		From: fromA, HasOut: true, Out: 20_001, Interface: toD, Bandwidth: cores(0.8)}
+		From: fromA, HasOut: true, Out: 20_001, Interface: toD, Bandwidth: cores(0.8), Rate: cores(0.8)}
 	for next := range is.Neighbours {
 		e.Next = next
 	}
@@ -141,7 +177,7 @@ func TestLabelsAreRefusedWhereTheProcessorHasNoTime(t *testing.T) {
 	if !errors.Is(err, speaker.ErrNoTime) || len(d.path.Is) > 0 {
 		t.Errorf("%v, and %d labels are written", err, len(d.path.Is))
 	}
-	if err := label(func(e *rsvp.Entry) { e.Bandwidth = cores(0.7) }); err != nil {
+	if err := label(func(e *rsvp.Entry) { e.Rate = cores(0.7) }); err != nil {
 		t.Error(err)
 	}
 	// What the next speaker of the router takes over, and does not want, holds nothing any more.
@@ -155,12 +191,20 @@ func TestLabelsAreRefusedWhereTheProcessorHasNoTime(t *testing.T) {
 		t.Errorf("held are %d bytes a second, and %d when the label is gone", held, d.sum)
 	}
 	d.mu.Unlock()
-	if err := label(func(e *rsvp.Entry) { e.Bandwidth = cores(0.7) }); err != nil {
+	if err := label(func(e *rsvp.Entry) { e.Rate = cores(0.7) }); err != nil {
 		t.Error(err)
 	}
 	other := func(e *rsvp.Entry) { e.Key.Session.Tunnel, e.In, e.From = 10, 20_002, toD }
 	if err := label(other); err != nil {
 		t.Errorf("what comes from this host: %v", err)
+	}
+	// Where an LSP ends, or goes round a failure, its packets come, too.
+	end := func(e *rsvp.Entry) {
+		*e = rsvp.Entry{Key: e.Key, HasIn: true, In: 20_004, From: fromA, Rate: cores(0.8)}
+		e.Key.Session.Tunnel = 12
+	}
+	if err := label(end); !errors.Is(err, speaker.ErrNoTime) {
+		t.Errorf("what ends here: %v", err)
 	}
 	e.Key.Session.Tunnel, e.In, e.From = 11, 20_003, 0
 	if err := label(func(*rsvp.Entry) {}); !errors.Is(err, speaker.ErrNoTime) {

@@ -318,13 +318,13 @@ func (s *Speakers) install(r *router, want *Router, c rsvp.LabelChange) error {
 	case s.path == nil:
 		return machine.ErrNoNetwork
 	case !c.Remove:
-		if err := s.hold(k, was.holds, is.holds, c.Entry.Bandwidth); err != nil {
+		reserves := share{reserved: c.Entry.Rate, shared: c.Entry.Shared}
+		undo, err := s.hold(k, was.holds, is.holds, reserves, there)
+		if err != nil {
 			return err
 		}
 		if err := labels.Put(s.path, k, is.entry); err != nil {
-			if !there {
-				s.release(is.holds, k)
-			}
+			undo()
 			return err
 		}
 		if !there {

@@ -2,7 +2,7 @@ package message
 
 // UserError stands beside an ErrorSpec and says more of the error, for people (USER_ERROR_SPEC, RFC 5284).
 type UserError struct {
-	Enterprise uint32 // IANA's number of who gives the others their meaning; 0: nobody does
+	Enterprise uint32 // IANA's number of the organization that defines Org and Value; 0: none does
 	Org        uint8
 	Value      uint16
 	Text       string // at most 255 bytes
