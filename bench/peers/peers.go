@@ -24,7 +24,7 @@ var sources embed.FS
 // Lifetime bounds a forwarder, should nobody end it.
 const Lifetime = 10 * time.Minute
 
-// Build compiles a program of this package, udp, ring or burner, into a directory, and gives its path.
+// Build compiles a program of this package, udp, ring, router or burner, into a directory, and gives its path.
 func Build(ctx context.Context, dir, name string, flags ...string) (path string, err error) {
 	text, err := sources.ReadFile("c/" + name + ".c")
 	if err != nil {

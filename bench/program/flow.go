@@ -4,17 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
-	"os"
 	"time"
 
 	"github.com/pergola-net/pergola/bench/chart"
+	"github.com/pergola-net/pergola/bench/peers"
 	"github.com/pergola-net/pergola/bench/rounds"
 	"github.com/pergola-net/pergola/bench/traffic"
 	"github.com/pergola-net/pergola/datapath"
 	"github.com/pergola-net/pergola/host/undo"
-	"github.com/pergola-net/pergola/kernel/netns"
-	"github.com/pergola-net/pergola/lab/vnet"
+	"github.com/pergola-net/pergola/model/slice"
 )
 
 // Figures 4 and 5 of QuaSAR ("Resource Virtualisation of Network Routers", McIlroy and Sventek, 2006): a flow through a
@@ -26,18 +24,38 @@ const (
 )
 
 // CrossRates are those of the cross traffic, in frames a second, as far as the generator makes them.
-var CrossRates = []float64{0, 200_000, 800_000, 1_600_000, 100_000_000}
+var CrossRates = []float64{0, 200_000, 800_000, 1_600_000, mostCross}
+
+// mostCross is more than a generator makes.
+const mostCross = 100e6
+
+// Forwarder is what routers are made of.
+type Forwarder string
+
+// Forwarders.
+const (
+	ByKernel   Forwarder = "kernel"       // IPv4
+	ByProcess  Forwarder = "process"      // IPv4, in user space
+	ByLineCard Forwarder = "line card"    // Pergola's
+	ByQueue    Forwarder = "queue"        // Pergola's, where a queue follows that is never full
+	ByTC       Forwarder = "without card" // Pergola's, where what leaves takes no frames from line cards
+)
 
 // FlowRouter is what forwards the flow.
-type FlowRouter string
+type FlowRouter struct {
+	By      Forwarder
+	Routers int  // one after the other
+	LSP     bool // the flow is an LSP with a reservation, of which each router swaps the label; else it is IPv4
+	Early   bool // Pergola's have early demultiplexing
+}
 
-// Routers of flows.
-const (
-	Kernel    FlowRouter = "kernel" // IPv4
-	Walk      FlowRouter = "walk"   // the line card, one router
-	LongWalk  FlowRouter = "long walk"
-	Early     FlowRouter = "early" // the same with early demultiplexing; the flow is an LSP with a reservation
-	LongEarly FlowRouter = "long early"
+// Routers beside cross traffic.
+var (
+	Kernel    = FlowRouter{By: ByKernel, Routers: 1}
+	Walk      = FlowRouter{By: ByLineCard, Routers: 1}
+	LongWalk  = FlowRouter{By: ByLineCard, Routers: FlowHops}
+	Early     = FlowRouter{By: ByLineCard, Routers: 1, LSP: true, Early: true}
+	LongEarly = FlowRouter{By: ByLineCard, Routers: FlowHops, LSP: true, Early: true}
 )
 
 // FlowRouters lists them, in the order of rows.
@@ -46,38 +64,35 @@ var FlowRouters = []FlowRouter{Kernel, Walk, LongWalk, Early, LongEarly}
 // BestEffortShare is the share of the core that is the cross traffic's with early demultiplexing.
 const BestEffortShare = 0.5
 
-// hops is how many routers of Pergola's a flow goes through.
-func (r FlowRouter) hops() int {
-	if r == LongWalk || r == LongEarly {
-		return FlowHops
-	}
-	return 1
-}
-
-// Plain is the same router without early demultiplexing.
+// Plain is the same router without early demultiplexing, where the flow is IPv4.
 func (r FlowRouter) Plain() FlowRouter {
-	switch r {
-	case Early:
-		return Walk
-	case LongEarly:
-		return LongWalk
-	case Kernel, Walk, LongWalk:
-	}
+	r.LSP, r.Early = false, false
 	return r
 }
 
-// IsEarly tells whether the flow has a reservation.
-func (r FlowRouter) IsEarly() bool { return r == Early || r == LongEarly }
+// IsEarly tells whether the flow has a reservation that counts.
+func (r FlowRouter) IsEarly() bool { return r.LSP && r.Early }
 
 // Title is the router's name for people.
 func (r FlowRouter) Title() string {
-	long := fmt.Sprintf("%d routers", FlowHops)
-	return map[FlowRouter]string{
-		Kernel: "the kernel, one router", Walk: "Pergola's line card, one router",
-		LongWalk:  "Pergola's line card, " + long,
-		Early:     "Pergola's line card, one router, the flow has a reservation",
-		LongEarly: "Pergola's line card, " + long + ", the flow has a reservation",
-	}[r]
+	title := map[Forwarder]string{
+		ByKernel: "the kernel", ByProcess: "user space", ByLineCard: "Pergola's line card",
+		ByQueue: "Pergola, into a queue", ByTC: "Pergola, without a queue",
+	}[r.By]
+	if r.Routers == 1 {
+		title += ", one router"
+	} else {
+		title += fmt.Sprintf(", %d routers", r.Routers)
+	}
+	switch {
+	case r.IsEarly():
+		title += ", the flow has a reservation"
+	case r.Early:
+		title += " with early demultiplexing, the flow is best effort"
+	case r.LSP:
+		title += ", the flow is an LSP"
+	}
+	return title
 }
 
 // FlowKey says of which router, and beside which cross traffic, a series is.
@@ -89,11 +104,14 @@ type FlowKey struct {
 // FlowRun is what a window showed of the flow.
 type FlowRun struct {
 	Sent, Lost   int
+	Rate         float64 // frames a second that arrived
 	Mean         float64 // us that frames took; not a number where none arrived
 	P99, P999    float64
 	Jitter       float64 // us: mean of |received interval - sent interval| of frames that followed each other
 	Cross        float64 // frames a second of cross traffic that were made
 	CrossArrived float64 // of them
+	// Of the cross traffic, what was within reservations: frames a second.
+	Reserved, ReservedArrived float64
 }
 
 // Loss is the part of the flow that was lost.
@@ -101,8 +119,10 @@ func (r FlowRun) Loss() float64 { return float64(r.Lost) / float64(r.Sent) }
 
 // describeFlow makes figures of a window.
 func describeFlow(r traffic.TimedRun, long time.Duration) FlowRun {
-	f := FlowRun{Sent: r.Sent, Lost: r.Sent - len(r.Arrivals), Cross: float64(r.Cross) / long.Seconds(),
-		CrossArrived: float64(r.CrossArrived) / long.Seconds()}
+	rate := func(frames int) float64 { return float64(frames) / long.Seconds() }
+	f := FlowRun{Sent: r.Sent, Lost: r.Sent - len(r.Arrivals), Rate: rate(len(r.Arrivals)), Cross: rate(r.Cross),
+		CrossArrived: rate(r.CrossArrived), Reserved: rate(r.Reserved),
+		ReservedArrived: rate(r.ReservedArrived)}
 	micro := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
 	var took, shifts []float64
 	for i, a := range r.Arrivals {
@@ -130,7 +150,7 @@ func MeasureFlows(ctx context.Context, wanted int) (_ *Flows, err error) {
 	f := &Flows{Counts: rounds.Counts{Wanted: wanted}, Runs: map[FlowKey][]FlowRun{}}
 	var steps undo.Steps
 	defer func() { err = errors.Join(err, steps.Run()) }()
-	stands, err := flowStands(ctx, &steps)
+	stands, err := flowStands(ctx, FlowRouters, &steps)
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +159,7 @@ func MeasureFlows(ctx context.Context, wanted int) (_ *Flows, err error) {
 		for _, cross := range CrossRates {
 			for _, s := range stands {
 				run, ok, err := rounds.Undisturbed(ctx, &f.Counts, func() (FlowRun, error) {
-					return s.run(ctx, cross, FlowWindow)
+					return s.run(ctx, traffic.FIFO, traffic.Cross{Rate: cross}, FlowWindow)
 				})
 				if err != nil {
 					return f, fmt.Errorf("send a flow through %s beside %.0f frames a second: %w",
@@ -159,12 +179,17 @@ func MeasureFlows(ctx context.Context, wanted int) (_ *Flows, err error) {
 type flowStand struct {
 	router  FlowRouter
 	timed   *traffic.Timed
+	wires   ends
 	prepare preparation
+	cards   []string // where frames come in, the flow's by the first; of Pergola's routers
+	rate    float64  // frames a second of the flow
+	// stream is done around streams of iperf3, where something is; it returns what undoes it.
+	stream func(context.Context) (done func() error, err error)
 }
 
-// flowStands makes all routers. Those with early demultiplexing have a platform of their own: the others' programs are
+// flowStands makes routers. Those with early demultiplexing have a platform of their own: the others' programs are
 // those of a host that has none.
-func flowStands(ctx context.Context, steps *undo.Steps) (all []*flowStand, err error) {
+func flowStands(ctx context.Context, routers []FlowRouter, steps *undo.Steps) (all []*flowStand, err error) {
 	plain, err := openPlatform(ctx)
 	if err != nil {
 		return nil, err
@@ -175,165 +200,156 @@ func flowStands(ctx context.Context, steps *undo.Steps) (all []*flowStand, err e
 		return nil, err
 	}
 	steps.Push(early.undo.Run)
-	for i, r := range FlowRouters {
-		s := &flowStand{router: r}
+	for i, r := range routers {
+		s := &flowStand{router: r, rate: FlowRate}
 		g := plain
-		if r.IsEarly() {
+		if r.Early {
 			g = early
 		}
-		wires, err := s.make(ctx, g, uint16(100*i), steps)
+		err := s.make(ctx, g, uint16(100*(i+1)), steps)
 		if err == nil {
-			err = s.open(wires)
+			err = s.open(1)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("make %s: %w", r.Title(), err)
 		}
-		steps.Push(s.timed.Close)
+		steps.Push(s.close)
 		all = append(all, s)
 	}
 	return all, early.HostNetwork.SetBestEffort(BestEffortShare)
 }
 
-// make makes the router, and gives its ends.
-func (s *flowStand) make(ctx context.Context, g *platform, first uint16, steps *undo.Steps) (ends, error) {
-	if s.router == Kernel {
-		m, err := newMachine(1)
-		if err != nil {
-			return ends{}, err
-		}
-		steps.Push(m.undo.Run)
-		s.prepare = func(ctx context.Context, mode Mode) (func() error, error) {
-			return poll(ctx, m.ns, inDevice(0), mode)
-		}
-		return m.ends, netns.In(m.ns, forwardIPv4)
+// make makes the router.
+func (s *flowStand) make(ctx context.Context, g *platform, first uint16, steps *undo.Steps) error {
+	switch s.router.By {
+	case ByKernel, ByProcess:
+		return s.makeChain(ctx, g.dir, steps)
+	case ByLineCard, ByQueue, ByTC:
 	}
-	n, err := g.line(ctx, first, s.router.hops())
+	p := linePlan{first: first, routers: s.router.Routers, rows: 1}
+	if s.router.By == ByQueue {
+		p.shape = slice.Shape{Rate: neverFull}
+	}
+	n, err := g.line(ctx, p)
 	if err != nil {
-		return ends{}, err
+		return err
 	}
-	card := n.Port(sourceNode, endDevice(0))
-	s.prepare = g.threads(func() (*os.File, error) { return netnsOf(g.HostNetwork.Namespace()) }, card)
-	if !s.router.IsEarly() {
-		return endsOf(n), nil
+	s.wires, s.cards = endsOf(n), []string{n.Port(sourceNode, endDevice(0))}
+	s.prepare = g.threads(g.namespace, s.cards[0])
+	if s.router.By == ByTC {
+		port := n.PortIndex(sinkNode, endDevice(0))
+		return g.Data(func(d *datapath.DataPath) error { return d.DenyXDPToPort(port) })
 	}
-	polled := s.prepare
-	s.prepare = func(ctx context.Context, mode Mode) (func() error, error) {
-		done, err := polled(ctx, mode)
-		if err != nil {
-			return nil, err
-		}
-		if err := traffic.Prefer(card); err != nil && (!anyCore || !errors.Is(err, traffic.ErrNoThreads)) {
-			return nil, errors.Join(err, done())
-		}
-		return done, nil
+	if !s.router.LSP {
+		return nil
 	}
-	return endsOf(n), g.reserveLine(n, s.router.hops())
+	return g.reserveLine(n, p, 0, flowLabel, 1)
 }
 
-// The flow's label, the same on all links, and the traffic class of what has a reservation.
-const (
-	flowLabel = 100
-	flowClass = 5
-)
+// neverFull is more than a core can make of small frames, in bit/s.
+const neverFull = 20e9
 
-// reserveLine makes the LSP of a flow, through all routers.
-func (g *platform) reserveLine(n *vnet.Network, routers int) error {
-	for i := range routers {
-		r := n.Plan.Node(nodeName(0, i))
-		next := sinkMAC
-		if i < routers-1 {
-			next = vnet.MAC(n.Port(nodeName(0, i+1), ifIn))
+// makeChain makes routers that are namespaces.
+func (s *flowStand) makeChain(ctx context.Context, dir string, steps *undo.Steps) error {
+	c, err := newChain(s.router.Routers)
+	if err != nil {
+		return err
+	}
+	steps.Push(c.undo.Run)
+	s.wires = c.ends
+	polled := func(ctx context.Context, mode Mode) (func() error, error) {
+		return poll(ctx, c.routers[0], inDevice(0), mode)
+	}
+	if s.router.By == ByKernel {
+		s.prepare = polled
+		return c.byKernels()
+	}
+	program, err := peers.Build(ctx, dir, "router")
+	if err != nil {
+		return err
+	}
+	processes := func(ctx context.Context, _ Mode) (func() error, error) { return c.byProcesses(ctx, program) }
+	s.prepare = allOf([]preparation{polled, processes})
+	s.stream = func(ctx context.Context) (func() error, error) {
+		if err := c.setGRO(false); err != nil {
+			return nil, err
 		}
-		err := g.HostNetwork.SetLabel(r.LabelSpace, flowLabel, datapath.NHLFE{
-			Port: n.PortIndex(r.Name, ifOut), MAC: [6]byte(next),
-			Push: []datapath.Label{{Label: flowLabel}}, KeepClass: true, Reserved: true,
-		})
+		done, err := c.byProcesses(ctx, program)
 		if err != nil {
+			return nil, errors.Join(err, c.setGRO(true))
+		}
+		return func() error { return errors.Join(done(), c.setGRO(true)) }, nil
+	}
+	return c.ofStrangers()
+}
+
+// open makes the flow, and its sink, which is behind so many rows of routers.
+func (s *flowStand) open(rows int) error {
+	device, err := indexOf(s.wires.source, endDevice(0))
+	if err != nil {
+		return err
+	}
+	at := make([]int, rows)
+	for row := range at {
+		if at[row], err = indexOf(s.wires.sink, endDevice(row)); err != nil {
+			return err
+		}
+	}
+	f := traffic.TimedFlow{Device: device, From: [6]byte(sourceMAC), To: [6]byte(inMAC), Source: sourceAddress(0),
+		Sink: sinkAddress(0)}
+	if s.router.By == ByProcess {
+		f.To = [6]byte(strangeMAC)
+	}
+	if s.router.LSP {
+		f.Label, f.Class = flowLabel, flowClass
+	}
+	s.timed, err = traffic.NewTimed(s.wires.source, f, s.wires.sink, at...)
+	return err
+}
+
+// close takes the flow away, if it is there.
+func (s *flowStand) close() error {
+	if s.timed == nil {
+		return nil
+	}
+	t := s.timed
+	s.timed = nil
+	return t.Close()
+}
+
+// schedule says how the threads of cards are scheduled, where early demultiplexing is.
+func (s *flowStand) schedule(thread traffic.Policy) error {
+	if !s.router.Early {
+		return nil
+	}
+	for _, card := range s.cards {
+		if err := traffic.Schedule(card, thread); err != nil &&
+			(!anyCore || !errors.Is(err, traffic.ErrNoThreads)) {
 			return err
 		}
 	}
 	return nil
 }
 
-func forwardIPv4() error { return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0) }
-
-// line makes a row of so many routers between a source and a sink, which are walked.
-func (g *platform) line(ctx context.Context, first uint16, routers int) (_ *vnet.Network, err error) {
-	n, err := g.New(ctx, linePlan(first, routers))
-	if err != nil {
-		return nil, err
-	}
-	g.undo.Push(n.Close)
-	if err := n.FastPath(ctx, true); err != nil {
-		return nil, err
-	}
-	return n, n.InStep(ctx)
-}
-
-// linePlan numbers links from the left; 198.18.1.0 to 198.18.17.0 are those between routers.
-func linePlan(first uint16, routers int) vnet.Plan {
-	near := vnet.End{Node: sourceNode, Interface: endDevice(0), MAC: sourceMAC, NIC: true,
-		Addresses: []netip.Prefix{netip.PrefixFrom(sourceAddress(0), 24)}}
-	p := vnet.Plan{Slice: first, Nodes: []vnet.NodePlan{{Name: sourceNode}, {Name: sinkNode}}}
-	far := netip.PrefixFrom(sinkAddress(0), 24)
-	for i := range routers {
-		r := vnet.NodePlan{Name: nodeName(0, i), Router: true, LabelSpace: uint32(first) + uint32(i) + 1}
-		in := vnet.End{Node: r.Name, Interface: ifIn,
-			Addresses: []netip.Prefix{netip.PrefixFrom(sourceAddress(i).Next(), 24)}}
-		if i == 0 {
-			in.MAC = inMAC
-		}
-		out := vnet.End{Node: r.Name, Interface: ifOut,
-			Addresses: []netip.Prefix{netip.PrefixFrom(sourceAddress(i+1), 24)}}
-		next := sourceAddress(i + 1).Next()
-		if i == routers-1 {
-			out.MAC, out.Addresses[0] = outMAC, netip.PrefixFrom(sinkAddress(0).Next(), 24)
-			r.Neighbours = []vnet.Neighbour{{Interface: ifOut, Address: sinkAddress(0), MAC: sinkMAC}}
-		} else {
-			r.Routes = []vnet.Route{{To: far.Masked(), Hops: []vnet.Hop{{Via: next}}}}
-		}
-		p.Nodes = append(p.Nodes, r)
-		p.Links = append(p.Links, vnet.LinkPlan{Ends: []vnet.End{near, in}})
-		near = out
-	}
-	p.Links = append(p.Links, vnet.LinkPlan{Ends: []vnet.End{near, {Node: sinkNode, Interface: endDevice(0),
-		MAC: sinkMAC, NIC: true, Addresses: []netip.Prefix{far}}}})
-	return p
-}
-
-// open makes the flow, and its sink.
-func (s *flowStand) open(wires ends) error {
-	device, err := indexOf(wires.source, endDevice(0))
-	if err != nil {
-		return err
-	}
-	at, err := indexOf(wires.sink, endDevice(0))
-	if err != nil {
-		return err
-	}
-	f := traffic.TimedFlow{Device: device, From: [6]byte(sourceMAC), To: [6]byte(inMAC), Source: sourceAddress(0),
-		Sink: sinkAddress(0)}
-	if s.router.IsEarly() {
-		f.Label, f.Class = flowLabel, flowClass
-	}
-	s.timed, err = traffic.NewTimed(wires.source, f, wires.sink, at)
-	return err
-}
-
 // run is a window. The generator is before all others on its core, as if it were a card.
-func (s *flowStand) run(ctx context.Context, cross float64, long time.Duration) (f FlowRun, err error) {
+func (s *flowStand) run(ctx context.Context, thread traffic.Policy, cross traffic.Cross, long time.Duration) (
+	f FlowRun, err error,
+) {
 	done, err := s.prepare(ctx, Flood)
 	if err != nil {
 		return f, err
 	}
 	defer func() { err = errors.Join(err, done()) }()
+	if err := s.schedule(thread); err != nil {
+		return f, err
+	}
 	var r traffic.TimedRun
 	err = traffic.OnCPU(sourceCore, func() error {
 		usual, err := traffic.First()
 		if err != nil {
 			return err
 		}
-		r, err = s.timed.Run(long, FlowRate, cross)
+		r, err = s.timed.Run(long, s.rate, cross)
 		return errors.Join(err, usual())
 	})
 	if err == nil && r.Sent == 0 {

@@ -117,6 +117,15 @@ func MeasureSlices(ctx context.Context, wanted int) (_ *Slices, err error) {
 //go:embed code/flood.c
 var floodSource []byte
 
+// compileFlood compiles the packet program that takes long for a frame.
+func (g *platform) compileFlood(ctx context.Context) ([]byte, error) {
+	source := filepath.Join(g.dir, "flood.c")
+	if err := os.WriteFile(source, floodSource, 0o644); err != nil {
+		return nil, err
+	}
+	return program.Build(ctx, source)
+}
+
 // slicesStand is a row of one node for each slice, of which the first one floods.
 type slicesStand struct {
 	*platform
@@ -135,11 +144,7 @@ func (g *platform) slicesStand(ctx context.Context, count int) (_ *slicesStand, 
 	if err != nil {
 		return nil, err
 	}
-	source := filepath.Join(g.dir, "flood.c")
-	if err := os.WriteFile(source, floodSource, 0o644); err != nil {
-		return nil, err
-	}
-	flood, err := program.Build(ctx, source)
+	flood, err := g.compileFlood(ctx)
 	if err != nil {
 		return nil, err
 	}

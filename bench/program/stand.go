@@ -16,6 +16,9 @@ import (
 // netnsOf opens a namespace by its path.
 func netnsOf(path string) (*os.File, error) { return netns.Open(path) }
 
+// namespace opens that in which ports are.
+func (g *platform) namespace() (*os.File, error) { return netnsOf(g.HostNetwork.Namespace()) }
+
 // threads lets a card be polled on the router's core, where the generator has another one.
 func (g *platform) threads(open func() (*os.File, error), card string) preparation {
 	return func(ctx context.Context, mode Mode) (func() error, error) {

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -56,9 +57,36 @@ func ThreadedAll(ctx context.Context, ns *os.File, cores map[string]int) error {
 	return nil
 }
 
-// Prefer makes the threads of a device real-time ones: they run before all else on their core. It holds as long as the
-// threads do.
-func Prefer(device string) error {
+// Policy is how the kernel schedules a thread.
+type Policy string
+
+// Policies.
+const (
+	Ordinary Policy = "ordinary"
+	FIFO     Policy = "FIFO"     // before all ordinary ones of its core
+	Deadline Policy = "DEADLINE" // 950 us of each millisecond, before all others of its core
+)
+
+// ErrPolicy says that the kernel does not let a thread be scheduled so.
+var ErrPolicy = errors.New("the kernel refuses it")
+
+// attributes are those of a thread.
+func (p Policy) attributes() unix.SchedAttr {
+	a := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL}
+	switch p {
+	case FIFO:
+		a.Policy, a.Priority = unix.SCHED_FIFO, 1
+	case Deadline:
+		const period, part = uint64(time.Millisecond), 95 // %: what the kernel lets real-time threads have
+		a.Policy, a.Runtime, a.Deadline, a.Period = unix.SCHED_DEADLINE, period*part/100, period, period
+	case Ordinary:
+	}
+	return a
+}
+
+// Schedule says how the threads of a device are scheduled. It holds as long as the threads do. ErrPolicy: the kernel
+// does not do so, as with a thread by DEADLINE that is kept on one core.
+func Schedule(device string, p Policy) error {
 	threads, err := napiThreads()
 	if err != nil {
 		return fmt.Errorf("find the threads of NAPI: %w", err)
@@ -66,10 +94,14 @@ func Prefer(device string) error {
 	if len(threads[device]) == 0 {
 		return fmt.Errorf("find the threads of %s: %w", device, ErrNoThreads)
 	}
-	attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1}
+	attr := p.attributes()
 	for _, pid := range threads[device] {
-		if err := unix.SchedSetAttr(pid, &attr, 0); err != nil {
-			return fmt.Errorf("make the NAPI thread of %s a real-time one: %w", device, err)
+		err := unix.SchedSetAttr(pid, &attr, 0)
+		if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EINVAL) {
+			err = errors.Join(ErrPolicy, err)
+		}
+		if err != nil {
+			return fmt.Errorf("schedule the NAPI thread of %s by %s: %w", device, p, err)
 		}
 	}
 	return nil

@@ -1,6 +1,7 @@
 package traffic
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -11,6 +12,7 @@ import (
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
+	"github.com/pergola-net/pergola/host/undo"
 	"github.com/pergola-net/pergola/kernel/netns"
 )
 
@@ -20,8 +22,8 @@ const TimedSize = 70
 // maxTimed bounds the frames of a flow in a window.
 const maxTimed = 1 << 16
 
-// TimedFlow says what a flow's frames look like. The cross traffic beside it is the same, but for its UDP port and
-// without a label.
+// TimedFlow says what a flow's frames look like. The cross traffic beside it has another UDP port, and Cross says what
+// else is different.
 type TimedFlow struct {
 	Device       int // ifindex that they leave by
 	From, To     [6]byte
@@ -30,29 +32,46 @@ type TimedFlow struct {
 	Class        uint8  // of the label
 }
 
+// Cross is traffic beside a flow: its frames are those of the flow, but for what is said here.
+type Cross struct {
+	Rate   float64    // frames a second; 0: there is none
+	Device int        // ifindex that they leave by; 0: as those of the flow
+	Sink   netip.Addr // that they are for, where they have no labels; not valid: as those of the flow
+	// Labels is how many LSPs they go by in turn, each with a label, from Label on; 0: they are IPv4.
+	Labels int
+	Label  uint32
+	// Times is how many times as much as they have reserved the LSPs send: one frame in so many has the class of
+	// what has a reservation, the others have 0. 0: no frame has it.
+	Times int
+}
+
 // Timed makes frames of a flow that say when they were made, and cross traffic, out of one device.
 type Timed struct {
 	ns     *os.File
+	flow   TimedFlow
 	obj    timedObjects
 	sink   timedObjects
-	detach func() error
+	detach undo.Steps
 	window uint32
 }
 
-// NewTimed makes one for a device of a namespace, and the sink of both at a device of another one. Both devices must
-// take XDP frames, as those of Generator and NewNICSink.
-func NewTimed(ns *os.File, f TimedFlow, sink *os.File, device int) (*Timed, error) {
-	t := &Timed{ns: ns, detach: func() error { return nil }}
+// NewTimed makes one for a device of a namespace, and the sink of both at devices of another one. All devices must take
+// XDP frames, as those of Generator and NewNICSink.
+func NewTimed(ns *os.File, f TimedFlow, sink *os.File, devices ...int) (*Timed, error) {
+	t := &Timed{ns: ns, flow: f}
 	if err := errors.Join(t.load(f), loadTimedObjects(&t.sink, nil)); err != nil {
 		return nil, errors.Join(fmt.Errorf("make a timed flow: %w", err), t.Close())
 	}
 	err := netns.In(sink, func() error {
-		l, err := link.AttachXDP(link.XDPOptions{Program: t.sink.SinkTimed, Interface: device,
-			Flags: link.XDPDriverMode})
-		if err == nil {
-			t.detach = l.Close
+		for _, device := range devices {
+			l, err := link.AttachXDP(link.XDPOptions{Program: t.sink.SinkTimed, Interface: device,
+				Flags: link.XDPDriverMode})
+			if err != nil {
+				return err
+			}
+			t.detach.Push(l.Close)
 		}
-		return err
+		return nil
 	})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("make the sink of a timed flow: %w", err), t.Close())
@@ -90,11 +109,13 @@ type TimedRun struct {
 	Sent, Cross  int       // frames that were made: of the flow, and of the cross traffic
 	Arrivals     []Arrival // of the flow, in the order in which they were made
 	CrossArrived int
+	// Of the cross traffic, what has the class of what has a reservation.
+	Reserved, ReservedArrived int
 }
 
 // Run makes frames for so long, so many a second of the flow and of the cross traffic, on the calling thread's core.
 // Below what the generator can make, and of its core gets, the cross traffic has its rate.
-func (t *Timed) Run(long time.Duration, flow, cross float64) (r TimedRun, err error) {
+func (t *Timed) Run(long time.Duration, flow float64, cross Cross) (r TimedRun, err error) {
 	if most := flow * long.Seconds(); most > maxTimed {
 		return r, fmt.Errorf("send a timed flow: %.0f frames: want at most %d", most, maxTimed)
 	}
@@ -121,18 +142,25 @@ func (t *Timed) Run(long time.Duration, flow, cross float64) (r TimedRun, err er
 	return t.end()
 }
 
-func (t *Timed) begin(long time.Duration, flow, cross float64) error {
+func (t *Timed) begin(long time.Duration, flow float64, cross Cross) error {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
 		return err
 	}
 	apart := uint64(0)
-	if cross > 0 {
-		apart = uint64(1e9 / cross)
+	if cross.Rate > 0 {
+		apart = uint64(1e9 / cross.Rate)
+	}
+	if !cross.Sink.IsValid() {
+		cross.Sink = t.flow.Sink
 	}
 	t.window++
 	at := uint64(now.Nano())
-	return errors.Join(t.sink.FlowArrived.Set(uint64(0)), t.sink.CrossArrived.Set(uint64(0)),
+	return errors.Join(t.obj.CrossDevice.Set(uint32(cmp.Or(cross.Device, t.flow.Device))),
+		t.obj.CrossDestination.Set(word(cross.Sink)), t.obj.CrossLabel.Set(cross.Label),
+		t.obj.CrossLabels.Set(uint32(cross.Labels)), t.obj.CrossTimes.Set(uint32(cross.Times)),
+		t.sink.ReservedArrived.Set(uint64(0)), t.obj.ReservedMade.Set(uint64(0)),
+		t.sink.FlowArrived.Set(uint64(0)), t.sink.CrossArrived.Set(uint64(0)),
 		t.sink.Window.Set(t.window), t.obj.Window.Set(t.window), t.obj.FlowMade.Set(uint64(0)),
 		t.obj.CrossMade.Set(uint64(0)), t.obj.FlowApart.Set(uint64(1e9/flow)), t.obj.CrossApart.Set(apart),
 		t.obj.FlowDue.Set(at), t.obj.CrossDue.Set(at), t.obj.SendUntil.Set(at+uint64(long)))
@@ -141,11 +169,12 @@ func (t *Timed) begin(long time.Duration, flow, cross float64) error {
 // end waits until no further frame comes.
 func (t *Timed) end() (r TimedRun, err error) {
 	const quiet = 20 * time.Millisecond
-	var made, crossed, arrived, before uint64
-	if err := errors.Join(t.obj.FlowMade.Get(&made), t.obj.CrossMade.Get(&crossed)); err != nil {
+	var made, crossed, reserved, arrived, before uint64
+	if err := errors.Join(t.obj.FlowMade.Get(&made), t.obj.CrossMade.Get(&crossed),
+		t.obj.ReservedMade.Get(&reserved)); err != nil {
 		return r, fmt.Errorf("read a timed flow: %w", err)
 	}
-	r.Sent, r.Cross = int(made), int(crossed)
+	r.Sent, r.Cross, r.Reserved = int(made), int(crossed), int(reserved)
 	for last := uint64(1 << 63); ; last = before {
 		if err := errors.Join(t.sink.FlowArrived.Get(&arrived), t.sink.CrossArrived.Get(&crossed)); err != nil {
 			return r, fmt.Errorf("read the sink of a timed flow: %w", err)
@@ -155,7 +184,10 @@ func (t *Timed) end() (r TimedRun, err error) {
 		}
 		time.Sleep(quiet)
 	}
-	r.CrossArrived = int(crossed)
+	if err := t.sink.ReservedArrived.Get(&reserved); err != nil {
+		return r, fmt.Errorf("read the sink of a timed flow: %w", err)
+	}
+	r.CrossArrived, r.ReservedArrived = int(crossed), int(reserved)
 	r.Arrivals, err = t.arrivals(int(made))
 	return r, err
 }
@@ -184,5 +216,5 @@ func (t *Timed) arrivals(made int) (all []Arrival, err error) {
 	return all, nil
 }
 
-// Close takes the sink from its device, and lets go of the programs.
-func (t *Timed) Close() error { return errors.Join(t.detach(), t.obj.Close(), t.sink.Close()) }
+// Close takes the sink from its devices, and lets go of the programs.
+func (t *Timed) Close() error { return errors.Join(t.detach.Run(), t.obj.Close(), t.sink.Close()) }

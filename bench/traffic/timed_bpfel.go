@@ -23,25 +23,32 @@ type timedArrival struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	timedMapArrivals     = "arrivals"
-	timedProgMakeTimed   = "make_timed"
-	timedProgSinkTimed   = "sink_timed"
-	timedVarCrossApart   = "cross_apart"
-	timedVarCrossArrived = "cross_arrived"
-	timedVarCrossDue     = "cross_due"
-	timedVarCrossMade    = "cross_made"
-	timedVarDestination  = "destination"
-	timedVarDevice       = "device"
-	timedVarFlowApart    = "flow_apart"
-	timedVarFlowArrived  = "flow_arrived"
-	timedVarFlowDue      = "flow_due"
-	timedVarFlowMade     = "flow_made"
-	timedVarFrom         = "from"
-	timedVarLabel        = "label"
-	timedVarSendUntil    = "send_until"
-	timedVarSource       = "source"
-	timedVarTo           = "to"
-	timedVarWindow       = "window"
+	timedMapArrivals         = "arrivals"
+	timedProgMakeTimed       = "make_timed"
+	timedProgSinkTimed       = "sink_timed"
+	timedVarCrossApart       = "cross_apart"
+	timedVarCrossArrived     = "cross_arrived"
+	timedVarCrossDestination = "cross_destination"
+	timedVarCrossDevice      = "cross_device"
+	timedVarCrossDue         = "cross_due"
+	timedVarCrossLabel       = "cross_label"
+	timedVarCrossLabels      = "cross_labels"
+	timedVarCrossMade        = "cross_made"
+	timedVarCrossTimes       = "cross_times"
+	timedVarDestination      = "destination"
+	timedVarDevice           = "device"
+	timedVarFlowApart        = "flow_apart"
+	timedVarFlowArrived      = "flow_arrived"
+	timedVarFlowDue          = "flow_due"
+	timedVarFlowMade         = "flow_made"
+	timedVarFrom             = "from"
+	timedVarLabel            = "label"
+	timedVarReservedArrived  = "reserved_arrived"
+	timedVarReservedMade     = "reserved_made"
+	timedVarSendUntil        = "send_until"
+	timedVarSource           = "source"
+	timedVarTo               = "to"
+	timedVarWindow           = "window"
 )
 
 // loadTimed returns the embedded CollectionSpec for timed.
@@ -101,22 +108,29 @@ type timedMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type timedVariableSpecs struct {
-	CrossApart   *ebpf.VariableSpec `ebpf:"cross_apart"`
-	CrossArrived *ebpf.VariableSpec `ebpf:"cross_arrived"`
-	CrossDue     *ebpf.VariableSpec `ebpf:"cross_due"`
-	CrossMade    *ebpf.VariableSpec `ebpf:"cross_made"`
-	Destination  *ebpf.VariableSpec `ebpf:"destination"`
-	Device       *ebpf.VariableSpec `ebpf:"device"`
-	FlowApart    *ebpf.VariableSpec `ebpf:"flow_apart"`
-	FlowArrived  *ebpf.VariableSpec `ebpf:"flow_arrived"`
-	FlowDue      *ebpf.VariableSpec `ebpf:"flow_due"`
-	FlowMade     *ebpf.VariableSpec `ebpf:"flow_made"`
-	From         *ebpf.VariableSpec `ebpf:"from"`
-	Label        *ebpf.VariableSpec `ebpf:"label"`
-	SendUntil    *ebpf.VariableSpec `ebpf:"send_until"`
-	Source       *ebpf.VariableSpec `ebpf:"source"`
-	To           *ebpf.VariableSpec `ebpf:"to"`
-	Window       *ebpf.VariableSpec `ebpf:"window"`
+	CrossApart       *ebpf.VariableSpec `ebpf:"cross_apart"`
+	CrossArrived     *ebpf.VariableSpec `ebpf:"cross_arrived"`
+	CrossDestination *ebpf.VariableSpec `ebpf:"cross_destination"`
+	CrossDevice      *ebpf.VariableSpec `ebpf:"cross_device"`
+	CrossDue         *ebpf.VariableSpec `ebpf:"cross_due"`
+	CrossLabel       *ebpf.VariableSpec `ebpf:"cross_label"`
+	CrossLabels      *ebpf.VariableSpec `ebpf:"cross_labels"`
+	CrossMade        *ebpf.VariableSpec `ebpf:"cross_made"`
+	CrossTimes       *ebpf.VariableSpec `ebpf:"cross_times"`
+	Destination      *ebpf.VariableSpec `ebpf:"destination"`
+	Device           *ebpf.VariableSpec `ebpf:"device"`
+	FlowApart        *ebpf.VariableSpec `ebpf:"flow_apart"`
+	FlowArrived      *ebpf.VariableSpec `ebpf:"flow_arrived"`
+	FlowDue          *ebpf.VariableSpec `ebpf:"flow_due"`
+	FlowMade         *ebpf.VariableSpec `ebpf:"flow_made"`
+	From             *ebpf.VariableSpec `ebpf:"from"`
+	Label            *ebpf.VariableSpec `ebpf:"label"`
+	ReservedArrived  *ebpf.VariableSpec `ebpf:"reserved_arrived"`
+	ReservedMade     *ebpf.VariableSpec `ebpf:"reserved_made"`
+	SendUntil        *ebpf.VariableSpec `ebpf:"send_until"`
+	Source           *ebpf.VariableSpec `ebpf:"source"`
+	To               *ebpf.VariableSpec `ebpf:"to"`
+	Window           *ebpf.VariableSpec `ebpf:"window"`
 }
 
 // timedObjects contains all objects after they have been loaded into the kernel.
@@ -152,22 +166,29 @@ func (m *timedMaps) Close() error {
 //
 // It can be passed to loadTimedObjects or ebpf.CollectionSpec.LoadAndAssign.
 type timedVariables struct {
-	CrossApart   *ebpf.Variable `ebpf:"cross_apart"`
-	CrossArrived *ebpf.Variable `ebpf:"cross_arrived"`
-	CrossDue     *ebpf.Variable `ebpf:"cross_due"`
-	CrossMade    *ebpf.Variable `ebpf:"cross_made"`
-	Destination  *ebpf.Variable `ebpf:"destination"`
-	Device       *ebpf.Variable `ebpf:"device"`
-	FlowApart    *ebpf.Variable `ebpf:"flow_apart"`
-	FlowArrived  *ebpf.Variable `ebpf:"flow_arrived"`
-	FlowDue      *ebpf.Variable `ebpf:"flow_due"`
-	FlowMade     *ebpf.Variable `ebpf:"flow_made"`
-	From         *ebpf.Variable `ebpf:"from"`
-	Label        *ebpf.Variable `ebpf:"label"`
-	SendUntil    *ebpf.Variable `ebpf:"send_until"`
-	Source       *ebpf.Variable `ebpf:"source"`
-	To           *ebpf.Variable `ebpf:"to"`
-	Window       *ebpf.Variable `ebpf:"window"`
+	CrossApart       *ebpf.Variable `ebpf:"cross_apart"`
+	CrossArrived     *ebpf.Variable `ebpf:"cross_arrived"`
+	CrossDestination *ebpf.Variable `ebpf:"cross_destination"`
+	CrossDevice      *ebpf.Variable `ebpf:"cross_device"`
+	CrossDue         *ebpf.Variable `ebpf:"cross_due"`
+	CrossLabel       *ebpf.Variable `ebpf:"cross_label"`
+	CrossLabels      *ebpf.Variable `ebpf:"cross_labels"`
+	CrossMade        *ebpf.Variable `ebpf:"cross_made"`
+	CrossTimes       *ebpf.Variable `ebpf:"cross_times"`
+	Destination      *ebpf.Variable `ebpf:"destination"`
+	Device           *ebpf.Variable `ebpf:"device"`
+	FlowApart        *ebpf.Variable `ebpf:"flow_apart"`
+	FlowArrived      *ebpf.Variable `ebpf:"flow_arrived"`
+	FlowDue          *ebpf.Variable `ebpf:"flow_due"`
+	FlowMade         *ebpf.Variable `ebpf:"flow_made"`
+	From             *ebpf.Variable `ebpf:"from"`
+	Label            *ebpf.Variable `ebpf:"label"`
+	ReservedArrived  *ebpf.Variable `ebpf:"reserved_arrived"`
+	ReservedMade     *ebpf.Variable `ebpf:"reserved_made"`
+	SendUntil        *ebpf.Variable `ebpf:"send_until"`
+	Source           *ebpf.Variable `ebpf:"source"`
+	To               *ebpf.Variable `ebpf:"to"`
+	Window           *ebpf.Variable `ebpf:"window"`
 }
 
 // timedPrograms contains all programs after they have been loaded into the kernel.

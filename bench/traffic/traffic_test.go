@@ -36,6 +36,10 @@ func TestIperfIsParsed(t *testing.T) {
 	if err != nil || got != 2.5e9 {
 		t.Errorf("got %v, %v", got, err)
 	}
+	got, err = parseIperf([]byte(`{"end": {"sum": {"bits_per_second": 4e9, "packets": 400, "lost_packets": 100}}}`))
+	if err != nil || got != 3e9 {
+		t.Errorf("of UDP got %v, %v", got, err)
+	}
 	for _, bad := range []string{"", `{"error": "unable to connect"}`} {
 		if _, err := parseIperf([]byte(bad)); err == nil {
 			t.Errorf("parsed %q", bad)

@@ -17,11 +17,12 @@
 #define CROSS_PORT 7010	 /* and of the cross traffic */
 #define TTL 64
 #define SLACK 50000	 /* ns: a generator that was late by more does not make up for it */
+#define RESERVED_CLASS 5 /* datapath.ReservedClass */
 #define MAX_ARRIVALS (1 << 16) /* traffic.maxTimed */
 
 struct stamp {
 	__u64 sent;   /* CLOCK_MONOTONIC, ns */
-	__u32 number; /* in its window */
+	__u32 number; /* in its window; of cross traffic: whether it has the class of what has a reservation */
 	__u32 window;
 };
 
@@ -35,7 +36,7 @@ struct packet {
 const volatile __u32 device;
 const volatile __u8 to[ETH_ALEN];
 const volatile __u8 from[ETH_ALEN];
-const volatile __be32 source, destination;
+const volatile __be32 source, destination; /* that of the flow's frames */
 const volatile __be32 label; /* the label stack entry of the flow's frames; 0: they have none */
 
 /* These are set for each window. */
@@ -44,7 +45,14 @@ __u64 flow_apart;  /* ns between frames */
 __u64 cross_apart; /* ns between frames; 0: there are none */
 __u32 window;
 __u64 flow_due, cross_due;
-__u64 flow_made, cross_made;
+__u64 flow_made, cross_made, reserved_made; /* reserved_made: of the cross traffic, with RESERVED_CLASS */
+
+/* Of the cross traffic. */
+__u32 cross_device;
+__be32 cross_destination;
+__u32 cross_label;  /* that of the first of */
+__u32 cross_labels; /* so many LSPs, which frames go by in turn; 0: they have no labels */
+__u32 cross_times;  /* one frame in so many of each LSP has RESERVED_CLASS, the others have 0; 0: none has */
 
 /* Of the sink: when each frame of the flow arrived. */
 struct arrival {
@@ -58,7 +66,7 @@ struct {
 	__type(value, struct arrival);
 } arrivals SEC(".maps");
 
-__u64 flow_arrived, cross_arrived;
+__u64 flow_arrived, cross_arrived, reserved_arrived;
 
 static __always_inline __u16 fold(__u32 sum)
 {
@@ -66,8 +74,18 @@ static __always_inline __u16 fold(__u32 sum)
 	return (__u16)~(sum + (sum >> 16));
 }
 
-static __always_inline int write_packet(struct packet *p, void *end, __u16 port, __u64 now, __u32 number)
+/* What a frame is, beside its headers. */
+struct made {
+	__u32 device;
+	__be32 destination;
+	__be32 entry; /* the label stack entry; 0: none */
+	__u16 port;
+	__u32 number;
+};
+
+static __always_inline int write_packet(struct packet *p, void *end, const struct made *m, __u64 now)
 {
+	__be32 destination = m->destination;
 	__u16 length = end - (void *)p;
 	__u32 sum;
 
@@ -79,49 +97,71 @@ static __always_inline int write_packet(struct packet *p, void *end, __u16 port,
 	sum += (source & 0xffff) + (source >> 16) + (destination & 0xffff) + (destination >> 16);
 	p->ip.check = fold(sum);
 	p->udp = (struct udphdr){
-		.source = bpf_htons(port), .dest = bpf_htons(port), .len = bpf_htons(length - sizeof(p->ip)),
+		.source = bpf_htons(m->port), .dest = bpf_htons(m->port), .len = bpf_htons(length - sizeof(p->ip)),
 	};
-	p->stamp = (struct stamp){.sent = now, .number = number, .window = window};
-	return bpf_redirect(device, 0);
+	p->stamp = (struct stamp){.sent = now, .number = m->number, .window = window};
+	return bpf_redirect(m->device, 0);
 }
 
-static __always_inline int write_frame(struct xdp_md *ctx, __u16 port, __be32 entry, __u64 now, __u32 number)
+static __always_inline int write_frame(struct xdp_md *ctx, const struct made *m, __u64 now)
 {
 	void *start = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	struct ethhdr *eth = start;
 	void *above = eth + 1;
 
-	if (above + sizeof(entry) + sizeof(struct packet) > end)
+	if (above + sizeof(m->entry) + sizeof(struct packet) > end)
 		return XDP_ABORTED;
 	for (int i = 0; i < ETH_ALEN; i++) {
 		eth->h_dest[i] = to[i];
 		eth->h_source[i] = from[i];
 	}
-	if (entry) {
+	if (m->entry) {
 		eth->h_proto = bpf_htons(ETH_P_MPLS_UC);
-		*(__be32 *)above = entry;
-		return write_packet(above + sizeof(entry), end, port, now, number);
+		*(__be32 *)above = m->entry;
+		return write_packet(above + sizeof(m->entry), end, m, now);
 	}
 	eth->h_proto = bpf_htons(ETH_P_IP);
-	return write_packet(above, end, port, now, number);
+	return write_packet(above, end, m, now);
+}
+
+/* The next frame of the cross traffic. Of each LSP comes one frame with the class, and then those without. */
+static __always_inline void begin_cross(struct made *m)
+{
+	__u32 n = (__u32)cross_made++, times = cross_times, labels = cross_labels;
+
+	m->device = cross_device;
+	m->destination = cross_destination;
+	m->port = CROSS_PORT;
+	m->entry = 0;
+	m->number = 0;
+	if (!labels)
+		return;
+	if (times && n % times == 0) {
+		m->number = 1;
+		reserved_made++;
+	}
+	n = cross_label + n / (times ? times : 1) % labels;
+	m->entry = bpf_htonl(n << 12 | (m->number ? RESERVED_CLASS : 0) << 9 | 1 << 8 | TTL);
 }
 
 SEC("xdp")
 int make_timed(struct xdp_md *ctx)
 {
+	struct made m = {.device = device, .destination = destination, .entry = label, .port = FLOW_PORT};
 	__u64 now = bpf_ktime_get_ns();
 
 	if (now >= send_until)
 		return XDP_DROP;
 	if (now >= flow_due) { /* a frame that is late delays those behind it: they never come as a burst */
 		flow_due = (flow_due + flow_apart < now ? now : flow_due) + flow_apart;
-		return write_frame(ctx, FLOW_PORT, label, now, flow_made++);
+		m.number = flow_made++;
+		return write_frame(ctx, &m, now);
 	}
 	if (!cross_apart || now < cross_due)
 		return XDP_DROP;
 	cross_due = (cross_due + SLACK < now ? now : cross_due) + cross_apart;
-	cross_made++;
-	return write_frame(ctx, CROSS_PORT, 0, now, 0);
+	begin_cross(&m);
+	return write_frame(ctx, &m, now);
 }
 
 SEC("xdp")
@@ -144,6 +184,8 @@ int sink_timed(struct xdp_md *ctx)
 		return XDP_PASS;
 	if (p->udp.dest == bpf_htons(CROSS_PORT)) {
 		__sync_fetch_and_add(&cross_arrived, 1);
+		if (p->stamp.number)
+			__sync_fetch_and_add(&reserved_arrived, 1);
 		return XDP_DROP;
 	}
 	if (p->udp.dest != bpf_htons(FLOW_PORT))
