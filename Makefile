@@ -27,7 +27,7 @@ PURE := $(addprefix ./,cmd/... \
 	$(addprefix host/,member/... plan/... reconcile/... routing/... undo/...) \
 	$(addprefix host/agent/,drive/... failures/... metrics/... observe/... report/... serve/... waits/...) \
 	host/agent/unwalked/answer/... \
-	i3/... model/... signalling/... tools/...)
+	i3/... mapping/... model/... signalling/... tools/...)
 PROGRAM := ./datapath/... ./i3/server
 E2E := ./test/e2e/...
 packages = $(shell $(GO) list $(1) 2>/dev/null)
