@@ -26,14 +26,16 @@ const Lifetime = 10 * time.Minute
 
 // Build compiles a program of this package, udp, ring, router or burner, into a directory, and gives its path.
 func Build(ctx context.Context, dir, name string, flags ...string) (path string, err error) {
-	text, err := sources.ReadFile("c/" + name + ".c")
-	if err != nil {
-		return "", err
+	for _, file := range []string{name + ".c", "peer.h"} {
+		text, err := sources.ReadFile("c/" + file)
+		if err != nil {
+			return "", err
+		}
+		if err := os.WriteFile(filepath.Join(dir, file), text, 0o644); err != nil {
+			return "", err
+		}
 	}
 	path = filepath.Join(dir, name)
-	if err := os.WriteFile(path+".c", text, 0o644); err != nil {
-		return "", err
-	}
 	args := append([]string{"-O2", "-Wall", "-o", path, path + ".c"}, flags...)
 	if out, err := exec.CommandContext(ctx, "cc", args...).CombinedOutput(); err != nil {
 		return "", fmt.Errorf(

@@ -35,16 +35,23 @@ func TestFlowIsDescribed(t *testing.T) {
 	}
 }
 
-// A flow and its cross traffic get through all routers, also those that are measured at rest.
-func TestFlowsArrive(t *testing.T) {
+// undone are steps that are taken back when the test ends.
+func undone(t *testing.T) *undo.Steps {
+	t.Helper()
 	testkit.Root(t)
 	var steps undo.Steps
-	defer func() {
+	t.Cleanup(func() {
 		if err := steps.Run(); err != nil {
 			t.Error(err)
 		}
-	}()
-	stands, err := flowStands(t.Context(), append(costRouters(), LongEarly, queued, unqueued), &steps)
+	})
+	return &steps
+}
+
+// A flow and its cross traffic get through all routers, also those that are measured at rest.
+func TestFlowsArrive(t *testing.T) {
+	steps := undone(t)
+	stands, err := flowStands(t.Context(), append(costRouters(), LongEarly, queued, unqueued), steps)
 	if err != nil {
 		t.Fatal(err)
 	}

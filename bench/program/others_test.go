@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/pergola-net/pergola/bench/traffic"
-	"github.com/pergola-net/pergola/host/undo"
 	"github.com/pergola-net/pergola/lab/testkit"
 )
 
@@ -50,14 +49,8 @@ func TestSeriesOfOthersAreWhole(t *testing.T) {
 
 // A flow gets through beside others by all cards. Frames of others keep their class on the way.
 func TestFlowsArriveBesideOthers(t *testing.T) {
-	testkit.Root(t)
-	var steps undo.Steps
-	defer func() {
-		if err := steps.Run(); err != nil {
-			t.Error(err)
-		}
-	}()
-	stands, err := othersStands(t.Context(), &steps)
+	steps := undone(t)
+	stands, err := othersStands(t.Context(), steps)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,6 @@
 #include <linux/if_packet.h>
 #include <net/if.h>
 #include <poll.h>
-#include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +21,8 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#include "peer.h"
 
 #define BLOCK (1 << 17)
 #define BLOCKS 16
@@ -35,12 +36,6 @@ struct sender {
 	unsigned next, pending;
 	unsigned char addresses[12]; /* to, from */
 };
-
-static void fail(const char *what)
-{
-	perror(what);
-	exit(1);
-}
 
 static int open_socket(int version)
 {
@@ -132,18 +127,6 @@ static void forward_block(struct sender *s, struct tpacket_block_desc *block)
 	flush(s);
 }
 
-static void read_mac(unsigned char *to, const char *text)
-{
-	unsigned b[6];
-
-	if (sscanf(text, "%x:%x:%x:%x:%x:%x", b, b + 1, b + 2, b + 3, b + 4, b + 5) != 6) {
-		fprintf(stderr, "ring: %s is no Ethernet address\n", text);
-		exit(2);
-	}
-	for (int i = 0; i < 6; i++)
-		to[i] = (unsigned char)b[i];
-}
-
 int main(int argc, char **argv)
 {
 	struct tpacket_req3 req = {
@@ -153,17 +136,12 @@ int main(int argc, char **argv)
 	struct pollfd polled = {.events = POLLIN};
 	struct sender s;
 	unsigned char *ring;
-	cpu_set_t core;
 
 	if (argc != 7) {
 		fprintf(stderr, "usage: ring CORE SECONDS IN OUT FROM TO\n");
 		return 2;
 	}
-	CPU_ZERO(&core);
-	CPU_SET(atoi(argv[1]), &core);
-	if (sched_setaffinity(0, sizeof(core), &core))
-		fail("stay on a core");
-	alarm((unsigned)atoi(argv[2]));
+	begin(argv[1], argv[2]);
 	s = open_sender(argv[4]);
 	read_mac(s.addresses, argv[6]);
 	read_mac(s.addresses + 6, argv[5]);
@@ -172,8 +150,7 @@ int main(int argc, char **argv)
 		fail("make a ring to receive by");
 	ring = map(polled.fd, (size_t)BLOCK * BLOCKS);
 	bind_to(polled.fd, argv[3], ETH_P_IP);
-	puts("ready");
-	fflush(stdout);
+	say_ready();
 	for (unsigned n = 0;; n = (n + 1) % BLOCKS) {
 		struct tpacket_block_desc *block = (void *)(ring + (size_t)n * BLOCK);
 

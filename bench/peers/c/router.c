@@ -15,12 +15,13 @@
 #include <linux/if_packet.h>
 #include <net/if.h>
 #include <poll.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#include "peer.h"
 
 #define BATCH 64
 #define LONGEST 2048
@@ -33,24 +34,6 @@ struct side {
 static struct mmsghdr messages[BATCH];
 static struct iovec vectors[BATCH];
 static unsigned char frames[BATCH][LONGEST];
-
-static void fail(const char *what)
-{
-	perror(what);
-	exit(1);
-}
-
-static void read_mac(unsigned char *to, const char *text)
-{
-	unsigned b[6];
-
-	if (sscanf(text, "%x:%x:%x:%x:%x:%x", b, b + 1, b + 2, b + 3, b + 4, b + 5) != 6) {
-		fprintf(stderr, "router: %s is no Ethernet address\n", text);
-		exit(2);
-	}
-	for (int i = 0; i < 6; i++)
-		to[i] = (unsigned char)b[i];
-}
 
 static struct side open_side(const char *device, const char *from, const char *to)
 {
@@ -104,17 +87,12 @@ int main(int argc, char **argv)
 {
 	struct pollfd polled[2];
 	struct side sides[2];
-	cpu_set_t core;
 
 	if (argc != 9) {
 		fprintf(stderr, "usage: router CORE SECONDS LEFT RIGHT LEFT-FROM LEFT-TO RIGHT-FROM RIGHT-TO\n");
 		return 2;
 	}
-	CPU_ZERO(&core);
-	CPU_SET(atoi(argv[1]), &core);
-	if (sched_setaffinity(0, sizeof(core), &core))
-		fail("stay on a core");
-	alarm((unsigned)atoi(argv[2]));
+	begin(argv[1], argv[2]);
 	for (int i = 0; i < BATCH; i++) {
 		messages[i].msg_hdr.msg_iov = &vectors[i];
 		messages[i].msg_hdr.msg_iovlen = 1;
@@ -123,8 +101,7 @@ int main(int argc, char **argv)
 		sides[i] = open_side(argv[3 + i], argv[5 + 2 * i], argv[6 + 2 * i]);
 		polled[i] = (struct pollfd){.fd = sides[i].fd, .events = POLLIN};
 	}
-	puts("ready");
-	fflush(stdout);
+	say_ready();
 	for (;;) {
 		if (poll(polled, 2, -1) < 0)
 			fail("wait for frames");

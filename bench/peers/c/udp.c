@@ -12,12 +12,13 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#include "peer.h"
 
 #define BATCH 64
 #define LONGEST 2048
@@ -32,12 +33,6 @@ static struct mmsghdr messages[BATCH];
 static struct iovec vectors[BATCH];
 static struct sockaddr_in names[BATCH];
 static char data[BATCH][LONGEST];
-
-static void fail(const char *what)
-{
-	perror(what);
-	exit(1);
-}
 
 /* Reads ADDRESS:PORT. */
 static struct sockaddr_in read_address(const char *text)
@@ -99,17 +94,12 @@ int main(int argc, char **argv)
 	struct port ports[MOST_PORTS];
 	struct pollfd polled[MOST_PORTS];
 	int count = argc - 3;
-	cpu_set_t core;
 
 	if (count < 1 || count > MOST_PORTS) {
 		fprintf(stderr, "usage: udp CORE SECONDS ADDRESS:PORT=ADDRESS:PORT...\n");
 		return 2;
 	}
-	CPU_ZERO(&core);
-	CPU_SET(atoi(argv[1]), &core);
-	if (sched_setaffinity(0, sizeof(core), &core))
-		fail("stay on a core");
-	alarm((unsigned)atoi(argv[2]));
+	begin(argv[1], argv[2]);
 	for (int i = 0; i < BATCH; i++) {
 		vectors[i].iov_base = data[i];
 		messages[i].msg_hdr.msg_iov = &vectors[i];
@@ -120,8 +110,7 @@ int main(int argc, char **argv)
 		ports[i] = open_port(argv[3 + i]);
 		polled[i] = (struct pollfd){.fd = ports[i].fd, .events = POLLIN};
 	}
-	puts("ready");
-	fflush(stdout);
+	say_ready();
 	for (;;) {
 		if (count == 1) {
 			forward(&ports[0], MSG_WAITFORONE);
