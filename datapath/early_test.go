@@ -26,22 +26,30 @@ func (w *world) spend() {
 	w.check(w.d.maps.BestEfforts.Put(uint32(0), all))
 }
 
+// switched is a line of so many routers from the first port, by which frames with label 100 go: each router swaps it
+// for the next number, and keeps the class. It leads from one line card to another.
+func (w *world) switched(routers int) line {
+	w.Helper()
+	w.a = w.port(macA)
+	l := w.line(routers)
+	w.space(l)
+	for i := range l.routers {
+		n := l.ahead(i, Label{Label: uint32(101 + i)})
+		n.KeepClass = true
+		w.label(i, uint32(100+i), n)
+	}
+	for _, port := range []int{w.a, l.end} {
+		w.change(port, func(p *Port) { p.External = true })
+	}
+	return l
+}
+
 // What has no reservation goes on by the threads below as it would by the line card, or is dropped where its core has
 // no time for it. What has one goes on whatever becomes of the rest.
 func TestBestEffortWaitsForWhatIsReserved(t *testing.T) {
 	inLiveWorld(t, func(w *world) {
 		w.bare = true // so that nothing but line cards moves frames
-		w.a = w.port(macA)
-		l := w.line(2)
-		w.space(l)
-		for i := range l.routers {
-			n := l.ahead(i, Label{Label: uint32(101 + i)})
-			n.KeepClass = true
-			w.label(i, uint32(100+i), n)
-		}
-		for _, port := range []int{w.a, l.end} {
-			w.change(port, func(p *Port) { p.External = true })
-		}
+		l := w.switched(2)
 		w.check(w.d.AttachPortLineCard(w.a, true))
 		defer func() { w.check(w.d.DetachPortLineCard(w.a)) }()
 		w.check(w.d.AllowXDPToPort(l.end, l.end))
@@ -194,17 +202,7 @@ const leastWalk = 20 * time.Nanosecond
 func TestWorkOnReservedFramesIsTimed(t *testing.T) {
 	const frames = 1 << 12
 	inLiveWorld(t, func(w *world) {
-		w.a = w.port(macA)
-		l := w.line(2)
-		w.space(l)
-		for i := range l.routers {
-			n := l.ahead(i, Label{Label: uint32(101 + i)})
-			n.KeepClass = true
-			w.label(i, uint32(100+i), n)
-		}
-		for _, port := range []int{w.a, l.end} {
-			w.change(port, func(p *Port) { p.External = true })
-		}
+		l := w.switched(2)
 		w.check(w.d.AllowXDPToPort(l.end, l.end))
 		w.check(w.d.SetBestEffort(1))
 		defer func() { w.check(w.d.SetBestEffort(0)) }()
