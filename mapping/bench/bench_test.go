@@ -2,6 +2,7 @@ package bench_test
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"testing"
 
@@ -16,13 +17,13 @@ func search(s mapping.Substrate, r mapping.Request) (mapping.Mapping, error) {
 // little is a hundredth of the effort that is usual.
 var little = mapping.Options{Effort: mapping.DefaultEffort / 100}
 
+var requests = flag.Int("requests", 400, "how many requests the search and the greedy one are compared on")
+
 // TestNeverBelowTheGreedyOne asks both for each request of a scenario, in the same state of the substrate: where each
 // node has a host of its own, as in Virne, and where they may share one.
 func TestNeverBelowTheGreedyOne(t *testing.T) {
 	setting := bench.WX100(0.16)
-	if setting.Requests = 1000; testing.Short() {
-		setting.Requests = 200
-	}
+	setting.Requests = *requests
 	for name, perHost := range map[string]int{"apart": 1, "together": 0} {
 		t.Run(name, func(t *testing.T) {
 			compared := 0

@@ -12,7 +12,7 @@ import (
 // A neighbour sends Paths of 60 KiB, of what takes the most memory for its length, until they are refused. What is
 // stored by then is what was allowed, by the count and by what the garbage collector sees.
 func TestLongPathsAreRefusedWhenTheMemoryIsFull(t *testing.T) {
-	const allowed, length = 16 << 20, 60_000
+	const allowed, length = 4 << 20, 60_000
 	route := message.ExplicitRoute{Steps: []message.Step{{Prefix: netip.PrefixFrom(idOf(2), 32)}}}
 	for len(route.Steps) < length/4 {
 		route.Steps = append(route.Steps, message.Step{Loose: true, Type: 99, Raw: []byte{1, 2}})

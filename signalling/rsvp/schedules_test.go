@@ -9,7 +9,7 @@ import (
 )
 
 var (
-	schedules = flag.Uint64("schedules", 100, "random schedules to run")
+	schedules = flag.Uint64("schedules", 50, "random schedules to run")
 	firstSeed = flag.Uint64("first", 0, "seed of the first of them")
 )
 
