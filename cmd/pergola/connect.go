@@ -14,12 +14,16 @@ import (
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
 	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/control/client"
+	"github.com/pergola-net/pergola/host/rootless"
 	"github.com/pergola-net/pergola/model/topology"
 	"github.com/pergola-net/pergola/model/wording"
 )
 
 // dial connects to the running server.
 func (a *app) dial(ctx context.Context) (*client.Client, error) {
+	if err := a.trusted(); err != nil {
+		return nil, err
+	}
 	c, err := client.Dial(ctx, a.socket)
 	if errors.Is(err, client.ErrNoServer) {
 		return a.dialWithout(ctx, err)
@@ -29,16 +33,19 @@ func (a *app) dial(ctx context.Context) (*client.Client, error) {
 
 // ensure connects to the server and starts one where none runs.
 func (a *app) ensure(ctx context.Context) (*client.Client, error) {
+	if err := a.trusted(); err != nil {
+		return nil, err
+	}
 	c, err := client.Dial(ctx, a.socket)
 	if err == nil || !errors.Is(err, client.ErrNoServer) {
 		return c, a.adviseConnect(err)
 	}
-	if os.Geteuid() != 0 {
-		return nil, ui.Advise(err, "only root can start one: run this command with sudo,\n"+
-			"or let an administrator start it (`systemctl start pergola`) and add you to the group pergola")
-	}
-	if a.socket != defaultSocket {
+	if a.socket != a.usual.socket {
 		return nil, ui.Advise(err, startOther, a.socket)
+	}
+	if os.Geteuid() != 0 && !a.usual.own {
+		return nil, ui.Advise(err, "only root can start the machine's: run this command with sudo,\n"+
+			"or let an administrator start it (`systemctl start pergola`)")
 	}
 	self, err := os.Executable()
 	if err != nil {
@@ -48,12 +55,24 @@ func (a *app) ensure(ctx context.Context) (*client.Client, error) {
 	c, err = client.EnsureServer(ctx, client.EnsureOptions{
 		Socket:  a.socket,
 		Command: []string{self, "server", "--exit-when-idle", "--listen", "none", "--socket", a.socket},
-		LogFile: serverLog,
+		LogFile: a.usual.serverLog(),
 	})
 	if err != nil {
-		return nil, ui.Advise(err, "its log is "+serverLog)
+		return nil, ui.Advise(err, "its log is "+a.usual.serverLog())
+	}
+	if a.usual.own {
+		a.Say("a server of yours is running, without root's rights: without fast path, limits and outside; " +
+			"`sudo pergola up` has them")
 	}
 	return c, nil
+}
+
+// trusted refuses the place of a user's own server if it is another user's.
+func (a *app) trusted() error {
+	if !a.usual.own || a.socket != a.usual.socket {
+		return nil
+	}
+	return rootless.Safe(a.usual.state)
 }
 
 // network is a connection, with the slice that a command is about.
@@ -98,9 +117,12 @@ func (a *app) ended(err error) error {
 	if !errors.Is(err, client.ErrEnded) {
 		return err
 	}
-	do := "nodes run on without it; `pergola up`, as root, starts a server that goes on\nits log: " + serverLog +
-		", or `journalctl -u pergola` where systemd started it"
-	if a.socket != defaultSocket {
+	do := "nodes run on without it; `pergola up`, as root, starts a server that goes on\nits log: " +
+		a.usual.serverLog() + ", or `journalctl -u pergola` where systemd started it"
+	if a.usual.own {
+		do = "nodes run on without it; `pergola up` starts a server that goes on\nits log: " + a.usual.serverLog()
+	}
+	if a.socket != a.usual.socket {
 		do = "nodes run on without it; `pergola up` goes on when a server is there again\n" +
 			"its log is where it was started: its standard error, and etcd.log in its --log-dir\n" +
 			fmt.Sprintf(startOther, a.socket)

@@ -41,12 +41,12 @@ server's state and the images that it stores are removed, after the last network
 			switch {
 			case all && (len(args) > 0 || file != ""):
 				return ui.Usage("", "--all takes every network down: leave out the name")
-			case volumes && os.Geteuid() != 0: // the server says so, too, but only when the network is down
+			case volumes && os.Geteuid() != 0 && !a.usual.own: // the server says so, too, but only when the network is down
 				return ui.Advise(errors.New("only root can remove volumes"),
 					"use sudo; without --volumes, they stay")
-			case purge && os.Geteuid() != 0:
+			case purge && os.Geteuid() != 0 && !a.usual.own:
 				return ui.Advise(errors.New("only root can remove the server's state"), "use sudo")
-			case purge && a.socket != defaultSocket:
+			case purge && a.socket != a.usual.socket:
 				return ui.Usage("remove its directories by hand",
 					"--purge is for the usual server: %s belongs to another", a.socket)
 			}
@@ -176,17 +176,17 @@ func (a *app) awaitServer(ctx context.Context, c *client.Client, p *ui.Progress)
 
 // sayWhatStays names the logs and the state that networks leave. Only the usual server has them where this looks.
 func (a *app) sayWhatStays(names []string) {
-	if a.socket != defaultSocket {
+	if a.socket != a.usual.socket {
 		return
 	}
 	var logs []string
 	for _, name := range names {
-		if dir := filepath.Join(defaultLogDir, name); isDir(dir) {
+		if dir := filepath.Join(a.usual.log, name); isDir(dir) {
 			logs = append(logs, dir)
 		}
 	}
 	for _, name := range names {
-		if dir := filepath.Join(defaultDataDir, "volumes", name); isDir(dir) {
+		if dir := filepath.Join(a.usual.data, "volumes", name); isDir(dir) {
 			a.Say("%s", a.PaintErr(a.Styles.Faint, "volumes stay in "+dir+"; `pergola prune` removes them"))
 		}
 	}
@@ -195,10 +195,10 @@ func (a *app) sayWhatStays(names []string) {
 	}
 	where := logs[0]
 	if len(logs) > 1 {
-		where = defaultLogDir
+		where = a.usual.log
 	}
 	a.Say("%s", a.PaintErr(a.Styles.Faint, "logs stay in "+where+" for a week; `pergola down --purge` "+
-		"removes them, and the server's state in "+defaultDataDir))
+		"removes them, and the server's state in "+a.usual.data))
 }
 
 func isDir(path string) bool {
@@ -214,7 +214,7 @@ func (a *app) purge(ctx context.Context) error {
 			"take all networks down (`pergola down --all`); a server that runs as a service is stopped "+
 				"by `systemctl stop pergola`")
 	}
-	for _, dir := range []string{defaultStateDir, defaultDataDir, defaultLogDir} {
+	for _, dir := range []string{a.usual.state, a.usual.data, a.usual.log} {
 		// A directory that an administrator mounted stays, empty.
 		if err := os.RemoveAll(dir); err != nil && !errors.Is(err, syscall.EBUSY) {
 			return fmt.Errorf("remove the server's state: %w", err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/pergola-net/pergola/cmd/pergola/internal/ui"
 	"github.com/pergola-net/pergola/control/client"
+	"github.com/pergola-net/pergola/host/rootless"
 	"github.com/pergola-net/pergola/host/sliver"
 	"github.com/pergola-net/pergola/model/wording"
 )
@@ -33,10 +34,13 @@ var errNothingRuns = errors.New("no network is running")
 // dialWithout goes on where no server answered: networks that run without one get one, if the command is to change
 // them, and are named, if it is not. The error is an errNothingRuns where nothing runs.
 func (a *app) dialWithout(ctx context.Context, noServer error) (*client.Client, error) {
-	if a.socket != defaultSocket {
+	if a.socket != a.usual.socket {
 		return nil, a.noOtherServer(noServer)
 	}
-	names, err := sliver.Left(defaultStateDir)
+	if a.usual.own {
+		return a.dialOwn(ctx, noServer)
+	}
+	names, err := sliver.Left(a.usual.state)
 	switch {
 	case errors.Is(err, fs.ErrPermission):
 		return nil, ui.Advise(noServer, "`sudo pergola up FILE` starts a network and the server; "+
@@ -54,6 +58,15 @@ func (a *app) dialWithout(ctx context.Context, noServer error) (*client.Client, 
 				"commands that change it do so, too: `pergola down %s` removes it", names[0])
 	}
 	a.Say("no server is running, but %s; starting the server", on)
+	return a.ensure(ctx)
+}
+
+// dialOwn is dialWithout for a user's own server. What it left is in namespaces, into which only a server looks.
+func (a *app) dialOwn(ctx context.Context, noServer error) (*client.Client, error) {
+	if !rootless.Held(a.usual.state) {
+		return nil, ui.Advise(nothingRuns{noServer}, startSome)
+	}
+	a.Say("no server of yours is running, but what one left; starting the server")
 	return a.ensure(ctx)
 }
 

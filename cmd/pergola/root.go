@@ -20,6 +20,7 @@ import (
 type app struct {
 	*ui.Terminal
 	args    []string // the command line
+	usual   places   // of the server that commands are about, unless --socket names another
 	socket  string
 	noColor bool
 	changes bool // the command changes networks that run
@@ -99,7 +100,7 @@ switches colour off.`,
 		newCapture(a))
 	addTo(root, groupFiles, newValidate(a), newImport(a), newGraph(a), newSchema(a), newProgram(a))
 	addTo(root, groupServer, newServer(a), newAgent(a), newToken(a), newHost(a), newReserve(a), newStatus(a),
-		newBench(a), newPrune(a), newDev(a), newVersion(a), newCompletion(a), newWatchdog(a))
+		newBench(a), newPrune(a), newDev(a), newVersion(a), newCompletion(a), newWatchdog(a), newHold())
 	helpOf(root)
 	completeFlags(root)
 	return root
@@ -133,12 +134,13 @@ func addTo(root *cobra.Command, id string, commands ...*cobra.Command) {
 }
 
 func (a *app) globalFlags(f *pflag.FlagSet) {
+	a.usual = usualPlaces()
 	socket := os.Getenv("PERGOLA_SOCKET")
 	if socket == "" {
-		socket = defaultSocket
+		socket = a.usual.socket
 	}
 	f.StringVar(&a.socket, "socket", socket, "`PATH` of the server's unix socket")
-	f.Lookup("socket").DefValue = defaultSocket
+	f.Lookup("socket").DefValue = machinesPlaces.socket
 	f.BoolVar(&a.JSON, "json", false, "write the result as JSON")
 	f.BoolVarP(&a.Quiet, "quiet", "q", false, "write results and errors only")
 	f.BoolVarP(&a.Verbose, "verbose", "v", false, "write every step")

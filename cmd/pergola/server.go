@@ -18,16 +18,8 @@ import (
 	"github.com/pergola-net/pergola/control/server"
 	"github.com/pergola-net/pergola/host/agent"
 	"github.com/pergola-net/pergola/host/agent/machine"
+	"github.com/pergola-net/pergola/host/rootless"
 	"github.com/pergola-net/pergola/host/sliver"
-)
-
-// The directories of a server, unless its flags say otherwise.
-const (
-	defaultStateDir = "/run/pergola"
-	defaultDataDir  = "/var/lib/pergola"
-	defaultLogDir   = "/var/log/pergola"
-	defaultSocket   = defaultStateDir + "/pergola.sock"
-	serverLog       = defaultLogDir + "/server.log" // of a server that `up` started
 )
 
 func newServer(a *app) *cobra.Command {
@@ -97,9 +89,9 @@ type serverOptions struct {
 
 func (o *serverOptions) flags(f *pflag.FlagSet) {
 	cfg := &o.cfg
-	f.StringVar(&cfg.StateDir, "state-dir", defaultStateDir, "runtime `directory`, emptied by a reboot")
-	f.StringVar(&cfg.DataDir, "data-dir", defaultDataDir, "`directory` of what survives a reboot")
-	f.StringVar(&cfg.LogDir, "log-dir", defaultLogDir, "`directory` of what nodes print")
+	f.StringVar(&cfg.StateDir, "state-dir", machinesPlaces.state, "runtime `directory`, emptied by a reboot")
+	f.StringVar(&cfg.DataDir, "data-dir", machinesPlaces.data, "`directory` of what survives a reboot")
+	f.StringVar(&cfg.LogDir, "log-dir", machinesPlaces.log, "`directory` of what nodes print")
 	f.StringVar(&cfg.Group, "group", "pergola", "`group` whose members may use the socket, if it exists")
 	f.StringSliceVar(&cfg.Etcd, "etcd", nil, "`endpoints` of an etcd cluster, in place of the embedded store")
 	f.StringVar(&cfg.EtcdTLS.CA, "etcd-ca", "", "PEM `file` of the authorities that may vouch for the etcd cluster")
@@ -178,10 +170,9 @@ func (a *app) serve(cmd *cobra.Command, o serverOptions) error {
 		return ui.Usage("name one with --listen, or leave it out for this machine's first",
 			"--join with --listen none: the other machines need an address")
 	}
-	if os.Geteuid() != 0 {
-		return ui.Advise(errors.New("the server makes containers, network devices and eBPF "+
-			"programs, which only root may"),
-			"run it with sudo, or start the service: systemctl start pergola")
+	inNamespaces, err := a.becomeRoot(cmd, &cfg)
+	if err != nil {
+		return err
 	}
 	if _, err := user.LookupGroup(cfg.Group); err != nil && cmd.Flags().Changed("group") {
 		a.warn([]string{"there is no group " + cfg.Group + ": only root can use this server"})
@@ -189,11 +180,52 @@ func (a *app) serve(cmd *cobra.Command, o serverOptions) error {
 	cfg.Role, cfg.Socket, cfg.Out = o.role, a.socket, a.Out
 	cfg.Version, cfg.Commit = build()
 	cfg.NewAgent = openAgent
+	if inNamespaces {
+		cfg.NewAgent, cfg.Idle = openRootlessAgent, func() error { return rootless.Leave(cfg.StateDir) }
+	}
 	return server.Run(cmd.Context(), cfg)
+}
+
+// becomeRoot gives an ordinary user's server the rights that it needs, in namespaces of the user's own: this process
+// starts again there, and inside is true then.
+func (a *app) becomeRoot(cmd *cobra.Command, cfg *server.Config) (inside bool, err error) {
+	if inside = rootless.Inside(); !inside && os.Geteuid() == 0 {
+		return false, nil
+	}
+	if cfg.Join != "" || cfg.Listen != server.ListenAuto && cfg.Listen != server.ListenNone || len(cfg.Etcd) > 0 {
+		return inside, ui.Advise(errors.New("an ordinary user's server can be no member of a cluster"),
+			"run it with sudo")
+	}
+	cfg.Listen, cfg.Group = server.ListenNone, "" // no group's members have the user's rights
+	own := usersPlaces()
+	for name, dir := range map[string]struct {
+		to  *string
+		own string
+	}{
+		"state-dir": {&cfg.StateDir, own.state}, "data-dir": {&cfg.DataDir, own.data},
+		"log-dir": {&cfg.LogDir, own.log},
+	} {
+		if !cmd.Flags().Changed(name) {
+			*dir.to = dir.own
+		}
+	}
+	if inside {
+		return true, nil
+	}
+	err = rootless.Enter(cmd.Context(), cfg.StateDir, []string{verbHold})
+	var denied *rootless.DeniedError
+	if errors.As(err, &denied) {
+		return false, ui.Advise(err, denied.Remedy+"\nor run it with sudo")
+	}
+	return false, err
 }
 
 // openAgent gives the agent of a machine where this process has root's rights.
 func openAgent(ctx context.Context, c server.AgentConfig) (server.Agent, error) {
+	return newAgentOf(ctx, c, machine.Root{StateDir: c.StateDir, Log: c.Log})
+}
+
+func newAgentOf(ctx context.Context, c server.AgentConfig, platform machine.Platform) (server.Agent, error) {
 	runtime, err := sliver.New(ctx, sliver.Config{
 		StateDir: c.StateDir, LogDir: c.LogDir, BlobDir: c.BlobDir, VolumeDir: c.VolumeDir, Runtime: c.Runtime,
 	})
@@ -201,7 +233,7 @@ func openAgent(ctx context.Context, c server.AgentConfig) (server.Agent, error) 
 		return nil, fmt.Errorf("start agent: %w", err)
 	}
 	a, err := agent.New(ctx, agent.Config{
-		Host: c.Host, Runtime: runtime, Platform: machine.Root{StateDir: c.StateDir, Log: c.Log},
+		Host: c.Host, Runtime: runtime, Platform: platform,
 		Store: c.Store, Events: c.Events, Log: c.Log, Cluster: c.Cluster, Terms: c.Terms, Decider: c.Decider,
 		StateDir: c.StateDir, LogDir: c.LogDir, Watchdog: []string{"/proc/self/exe", verbWatchdog},
 	})
@@ -210,6 +242,11 @@ func openAgent(ctx context.Context, c server.AgentConfig) (server.Agent, error) 
 		return nil, err
 	}
 	return a, nil
+}
+
+// openRootlessAgent gives the agent of a machine where this process is an ordinary user's, in namespaces of its own.
+func openRootlessAgent(ctx context.Context, c server.AgentConfig) (server.Agent, error) {
+	return newAgentOf(ctx, c, machine.Rootless{StateDir: c.StateDir, Log: c.Log})
 }
 
 // readToken finds the token to join with. On the command line, every user of the machine can see it.

@@ -27,16 +27,11 @@ type EnsureOptions struct {
 // startTimeout bounds the start of a server: etcd, and the adoption of what runs.
 const startTimeout = time.Minute
 
-// EnsureServer connects to the server, and starts one where none runs. That is for root: for others the error says
-// what to do.
+// EnsureServer connects to the server, and starts one where none runs.
 func EnsureServer(ctx context.Context, opt EnsureOptions) (*Client, error) {
 	c, err := Dial(ctx, opt.Socket)
 	if !errors.Is(err, ErrNoServer) {
 		return c, err
-	}
-	if os.Geteuid() != 0 {
-		return nil, fmt.Errorf("%w, and only root can start one: use sudo, or start the service "+
-			"(systemctl start pergola) and become a member of the group pergola", ErrNoServer)
 	}
 	if err := startServer(ctx, opt); err != nil {
 		// Another process may have started a server at the same moment: then ours has ended.
@@ -66,6 +61,7 @@ func startServer(ctx context.Context, opt EnsureOptions) error {
 	if err != nil {
 		return fmt.Errorf("start the server: %w", err)
 	}
+	defer os.RemoveAll(filepath.Dir(notify.LocalAddr().String()))
 	defer notify.Close()
 
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), opt.Command[0], opt.Command[1:]...) // it outlives ctx
@@ -103,11 +99,18 @@ func errorOr(err error) error {
 	return err
 }
 
-// listenReady opens a socket for the readiness protocol of systemd (sd_notify), in the abstract namespace: nothing
-// is left behind.
+// listenReady opens a socket for the readiness protocol of systemd (sd_notify), in a directory of its own, which the
+// caller removes. The server may be in another network namespace, from which it reaches no abstract socket.
 func listenReady() (*net.UnixConn, error) {
-	name := fmt.Sprintf("@pergola-start-%d-%d", os.Getpid(), time.Now().UnixNano())
-	return net.ListenUnixgram("unixgram", &net.UnixAddr{Name: name, Net: "unixgram"})
+	dir, err := os.MkdirTemp("", "pergola-start-")
+	if err != nil {
+		return nil, err
+	}
+	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(dir, "notify"), Net: "unixgram"})
+	if err != nil {
+		return nil, errors.Join(err, os.Remove(dir))
+	}
+	return c, nil
 }
 
 // waitReady closes ready when READY=1 comes; it ends when the socket is closed.

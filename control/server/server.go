@@ -40,6 +40,7 @@ type Config struct {
 	// ExitWhenIdle ends the server when its last slice has gone, or when none came for a while. A member of a
 	// cluster stays.
 	ExitWhenIdle bool
+	Idle         func() error // called when it ends so; nil: nothing is to be done
 	MemberConfig
 	Version string
 	Commit  string
@@ -134,6 +135,9 @@ func Run(ctx context.Context, cfg Config) error {
 	idle, err := s.run(ctx, listener)
 	if idle {
 		s.Log.Info("exit: no network is left")
+		if cfg.Idle != nil {
+			err = errors.Join(err, cfg.Idle())
+		}
 		tidy(cfg.StateDir)
 	}
 	return err

@@ -44,6 +44,9 @@ func (m *memoryMachine) NetNS(pid int) uint64                        { return ui
 func (m *memoryMachine) HaveNetem() error                            { return nil }
 func (m *memoryMachine) HaveHTB() error                              { return nil }
 func (m *memoryMachine) HaveNAT() error                              { return m.noNAT }
+func (m *memoryMachine) HaveFastPath() error                         { return nil }
+func (m *memoryMachine) HaveUplink() error                           { return nil }
+func (m *memoryMachine) HaveLimits() error                           { return nil }
 func (m *memoryMachine) HaveBind() error                             { return m.noBind }
 func (m *memoryMachine) Reservable() slice.Reserve                   { return slice.Reserve{Filters: 1000} }
 func (m *memoryMachine) TryProgram(string, []byte) error             { return nil }

@@ -68,6 +68,10 @@ const cgroupRoot = "/sys/fs/cgroup"
 
 // findCgroups chooses by what is mounted: a hybrid machine has its controllers in version 1.
 func (r *Runtime) findCgroups(context.Context) error {
+	if isRootless() {
+		r.groups = noCgroups{first: r.firstProcess, files: r.filesOf}
+		return nil
+	}
 	if unifiedCgroups() {
 		g, err := newCgroups2(cgroupRoot)
 		r.groups = g
@@ -87,6 +91,34 @@ func (r *Runtime) groupRoot() string {
 
 func (r *Runtime) groupOfSlice(id uint16) string {
 	return r.groupRoot() + "/" + strconv.Itoa(int(id))
+}
+
+// idOfGroup is the reverse of groupOf; ok is false for other groups.
+func idOfGroup(group string) (id ID, ok bool) {
+	parts := strings.Split(group, "/")
+	if len(parts) != 3 {
+		return id, false
+	}
+	number, err := strconv.ParseUint(parts[1], 10, 16)
+	return ID{uint16(number), parts[2]}, err == nil
+}
+
+// firstProcess is that of a sliver, by its group; zero: none is known.
+func (r *Runtime) firstProcess(group string) process {
+	if id, ok := idOfGroup(group); ok {
+		if rec, err := r.readRecord(id); err == nil {
+			return rec.Process
+		}
+	}
+	return process{}
+}
+
+// filesOf is the directory of a sliver's file systems, by its group.
+func (r *Runtime) filesOf(group string) string {
+	if id, ok := idOfGroup(group); ok {
+		return r.filesDir(id)
+	}
+	return ""
 }
 
 func (r *Runtime) groupOf(id ID) string { return r.groupOfSlice(id.Slice) + "/" + id.Node }

@@ -59,6 +59,9 @@ func (r *Runtime) findPrograms(ctx context.Context) error {
 			}
 			lacks = append(lacks, unsafe...)
 			r.oci.ownCgroups, r.oci.detachExec = true, true
+			if isRootless() {
+				r.oci.args = []string{"--rootless=true"} // it may make no cgroups
+			}
 		}
 		break
 	}

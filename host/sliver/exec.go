@@ -370,6 +370,9 @@ func setUser(root int, p *specs.Process, name string) error {
 	if err != nil {
 		return fmt.Errorf("find user %s: %w", name, err)
 	}
+	if int(uid) >= uids() {
+		return fmt.Errorf("be user %s: the only user of a node is root, as this host is an ordinary user's", name)
+	}
 	p.User.UID = uint32(uid)
 	if !hasGroup {
 		group = fields[3]
@@ -383,6 +386,10 @@ func setUser(root int, p *specs.Process, name string) error {
 	gid, err := strconv.ParseUint(fields[2], 10, 16)
 	if err != nil {
 		return fmt.Errorf("find group %s: %w", group, err)
+	}
+	if int(gid) >= uids() {
+		return fmt.Errorf("be in group %s: the only group of a node is root's, as this host is an ordinary user's",
+			group)
 	}
 	p.User.GID = uint32(gid)
 	if uid != 0 {

@@ -130,8 +130,8 @@ func fill(fd, dir, base int, f slice.File) error {
 // ownerIn gives the owner of a new file in a directory.
 func ownerIn(dir, base int) (uid, gid int) {
 	var st unix.Stat_t
-	if unix.Fstat(dir, &st) != nil || int(st.Uid) < base || int(st.Uid) >= base+uids ||
-		int(st.Gid) < base || int(st.Gid) >= base+uids {
+	if unix.Fstat(dir, &st) != nil || int(st.Uid) < base || int(st.Uid) >= base+uids() ||
+		int(st.Gid) < base || int(st.Gid) >= base+uids() {
 		return base, base
 	}
 	return int(st.Uid), int(st.Gid)

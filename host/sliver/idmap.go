@@ -28,28 +28,10 @@ func (r *Runtime) imageRootfs(ctx context.Context, s *Spec) (*rootfs, error) {
 	if err != nil {
 		return nil, err
 	}
-	unpacked, base := lower, uidBase(s.Slice)
-	ids, err := r.userNamespace(ctx, s.Slice)
+	base := uidBase(s.Slice)
+	show, err := r.withIDs(ctx, s, lower)
 	if err != nil {
 		return nil, err
-	}
-	open, mapped := openAny, true
-	if s.Rootfs.Kind == slice.RootfsDir {
-		open = openPlain
-	}
-	if err := idmap(open, lower, "", ids); err != nil {
-		if !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.EOPNOTSUPP) && !errors.Is(err, unix.EPERM) {
-			return nil, err
-		}
-		if s.Rootfs.Kind == slice.RootfsDir && len(s.Beneath) > 0 { // while it is copied, it could be changed
-			return nil, fmt.Errorf("use root directory %s, "+
-				"as a network may that was applied on another machine: "+
-				"its file system does not map ids: %w", lower, err)
-		}
-		mapped = false // the file system cannot do it: overlayfs, NFS ...
-		if lower, err = r.images.shifted(lower, base); err != nil {
-			return nil, err
-		}
 	}
 	dir := r.filesDir(s.ID)
 	if err := makeEntries(dir, base, []entry{
@@ -59,15 +41,48 @@ func (r *Runtime) imageRootfs(ctx context.Context, s *Spec) (*rootfs, error) {
 		return nil, fmt.Errorf("make root file system: %w", err)
 	}
 	root := filepath.Join(dir, "root")
-	return &rootfs{path: root, image: config, lower: unpacked, mount: func() error {
-		if mapped {
-			if err := idmap(open, lower, filepath.Join(dir, "lower"), ids); err != nil {
-				return err
-			}
-			lower = filepath.Join(dir, "lower")
+	return &rootfs{path: root, image: config, lower: lower, mount: func() error {
+		lower, err := show(filepath.Join(dir, "lower"))
+		if err != nil {
+			return err
 		}
 		return mountOverlay(lower, filepath.Join(dir, "upper"), filepath.Join(dir, "work"), root)
 	}}, nil
+}
+
+// withIDs finds the way in which files of an image get the ids of a slice: by a mount that maps them, else by a copy.
+// show mounts them at a target, on the launch thread, and says where they are.
+func (r *Runtime) withIDs(ctx context.Context, s *Spec, lower string) (
+	show func(target string) (string, error), err error) {
+	asIs := func(dir string) func(string) (string, error) {
+		return func(string) (string, error) { return dir, nil }
+	}
+	if isRootless() { // the one id is the same inside and outside
+		return asIs(lower), nil
+	}
+	ids, err := r.userNamespace(ctx, s.Slice)
+	if err != nil {
+		return nil, err
+	}
+	open := openAny
+	if s.Rootfs.Kind == slice.RootfsDir {
+		open = openPlain
+	}
+	err = idmap(open, lower, "", ids)
+	switch {
+	case err == nil:
+		return func(target string) (string, error) {
+			return target, idmap(open, lower, target, ids)
+		}, nil
+	case !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.EOPNOTSUPP) && !errors.Is(err, unix.EPERM):
+		return nil, err
+	case s.Rootfs.Kind == slice.RootfsDir && len(s.Beneath) > 0: // while it is copied, it could be changed
+		return nil, fmt.Errorf("use root directory %s, as a network may that was applied on another machine: "+
+			"its file system does not map ids: %w", lower, err)
+	}
+	// The file system cannot do it: overlayfs, NFS ...
+	copied, err := r.images.shifted(lower, uidBase(s.Slice))
+	return asIs(copied), err
 }
 
 // idmap mounts source at target with its ids mapped by a user namespace. With an empty target it only tries.
@@ -131,7 +146,7 @@ func (r *Runtime) userNamespace(ctx context.Context, slice uint16) (*os.File, er
 	}
 	var f *os.File
 	err := r.launch.run(ctx, func() error { return nil }, func(func()) error {
-		ids := []syscall.SysProcIDMap{{ContainerID: 0, HostID: uidBase(slice), Size: uids}}
+		ids := []syscall.SysProcIDMap{{ContainerID: 0, HostID: uidBase(slice), Size: uids()}}
 		c := exec.CommandContext(ctx, r.init, "-P") // sleeps
 		c.SysProcAttr = &syscall.SysProcAttr{
 			Cloneflags: syscall.CLONE_NEWUSER, UidMappings: ids, GidMappings: ids,

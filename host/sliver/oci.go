@@ -18,15 +18,6 @@ import (
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-// Each slice owns 65,536 user ids and as many group ids of the machine, above all that distributions give away
-// (the range systemd calls container UIDs ends at 0x6FFFFFFF).
-const (
-	firstUID = 0x60000000
-	uids     = 1 << 16
-)
-
-func uidBase(slice uint16) int { return firstUID + int(slice)*uids }
-
 // capabilitiesOf gives the names of the capabilities that a node's root user has, in its own user namespace.
 func capabilitiesOf(more []string) (names []string) {
 	for _, name := range slices.Concat(slice.Capabilities, more) {
@@ -98,7 +89,7 @@ func (r *Runtime) bundle(s *Spec, root *rootfs, rec *record, now map[string]stri
 		args = append([]string{initPath, "--"}, rec.Command...)
 	}
 	base := uint32(uidBase(s.Slice))
-	ids := []specs.LinuxIDMapping{{ContainerID: 0, HostID: base, Size: uids}}
+	ids := []specs.LinuxIDMapping{{ContainerID: 0, HostID: base, Size: uint32(uids())}}
 	config := &specs.Spec{
 		Version:  "1.0.2", // the newest that crun 1.8 takes
 		Process:  processSpec(args, rec.Env, rec.Dir, rec.CapAdd),
@@ -124,7 +115,7 @@ func (r *Runtime) bundle(s *Spec, root *rootfs, rec *record, now map[string]stri
 			return err
 		}
 	}
-	if r.oci.ownCgroups {
+	if r.oci.ownCgroups && !isRootless() {
 		config.Linux.CgroupsPath = "/" + r.groupOf(s.ID)
 		rules, err := deviceRules(s)
 		if err != nil {
@@ -189,14 +180,17 @@ func filterSpec() (*specs.LinuxSeccomp, error) {
 }
 
 func standardMounts() []specs.Mount {
+	terminals := []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620"}
+	if !isRootless() {
+		terminals = append(terminals, "gid=5") // tty
+	}
 	return []specs.Mount{
 		{Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "noexec", "nodev"}},
 		{
 			Destination: "/dev", Type: "tmpfs", Source: "tmpfs",
 			Options: []string{"nosuid", "strictatime", "mode=755", "size=64k"},
 		},
-		{Destination: "/dev/pts", Type: "devpts", Source: "devpts", Options: []string{
-			"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"}},
+		{Destination: "/dev/pts", Type: "devpts", Source: "devpts", Options: terminals},
 		{
 			Destination: "/dev/shm", Type: "tmpfs", Source: "shm",
 			Options: []string{"nosuid", "noexec", "nodev", "mode=1777", "size=65536k"},
@@ -275,7 +269,7 @@ func withDefaults(s *Spec) {
 		s.PIDs = slice.DefaultPIDs
 	}
 	// All users may ping: set-uid programs gain no rights here.
-	sysctls := map[string]string{"net.ipv4.ping_group_range": "0 65535"}
+	sysctls := map[string]string{"net.ipv4.ping_group_range": fmt.Sprintf("0 %d", uids()-1)}
 	maps.Copy(sysctls, s.Sysctls)
 	s.Sysctls = sysctls
 }

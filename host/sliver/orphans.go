@@ -32,6 +32,9 @@ func owner(stateDir string) (string, error) {
 
 // markGroups makes the topmost group of this server and marks it with its owner.
 func (r *Runtime) markGroups() error {
+	if isRootless() {
+		return nil // there are none
+	}
 	if err := r.groups.make(r.groupRoot()); err != nil {
 		return err
 	}

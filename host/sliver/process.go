@@ -92,7 +92,7 @@ func statFields(pid int) ([]string, error) {
 	}
 	text := string(data)
 	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
-	if len(fields) < 20 {
+	if len(fields) < 22 {
 		return nil, fmt.Errorf("read state of process %d: %d fields", pid, len(fields))
 	}
 	return fields, nil

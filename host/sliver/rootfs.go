@@ -47,7 +47,7 @@ type users struct {
 func hostUsers() users {
 	uid := func(name string) int {
 		if u, err := user.Lookup(name); err == nil {
-			if n, err := strconv.Atoi(u.Uid); err == nil && n < uids {
+			if n, err := strconv.Atoi(u.Uid); err == nil && n < manyIDs {
 				return n
 			}
 		}
@@ -55,7 +55,7 @@ func hostUsers() users {
 	}
 	gid := func(name string) int {
 		if g, err := user.LookupGroup(name); err == nil {
-			if n, err := strconv.Atoi(g.Gid); err == nil && n < uids {
+			if n, err := strconv.Atoi(g.Gid); err == nil && n < manyIDs {
 				return n
 			}
 		}
@@ -76,6 +76,27 @@ func lockedAccounts() string {
 		if name, _, ok := strings.Cut(line, ":"); ok {
 			b.WriteString(name + ":*:::::::\n")
 		}
+	}
+	return b.String()
+}
+
+// withoutIDs is a passwd(5) or group(5) of the machine in which the users and groups of routing daemons have the id 0,
+// where a sliver has no other: FRR's daemons become user frr, and want to be in group frrvty.
+func withoutIDs(file string) string {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return ""
+	}
+	var b strings.Builder
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Split(line, ":")
+		if slices.Contains([]string{"frr", "frrvty", "bird"}, fields[0]) && len(fields) >= 4 {
+			fields[2] = "0"
+			if len(fields) > 4 { // a user's group
+				fields[3] = "0"
+			}
+		}
+		b.WriteString(strings.Join(fields, ":"))
 	}
 	return b.String()
 }
@@ -111,7 +132,7 @@ func (u users) skeleton() []entry {
 	return dirs
 }
 
-// etc is a sliver's own part of /etc. An opaque directory hides the machine's directory of that name.
+// etc is a sliver's own part of /etc. The machine's directories of these names are among those that no sliver sees.
 func (u users) etc() []entry {
 	return []entry{
 		{path: "frr", mode: 0o750, uid: u.frr, gid: u.frrGroup},
@@ -129,7 +150,7 @@ func makeEntries(root string, base int, entries []entry) error {
 		} else if err := os.Mkdir(path, 0o700); err != nil {
 			return err
 		}
-		if err := os.Lchown(path, base+e.uid, base+e.gid); err != nil {
+		if err := os.Lchown(path, idOf(base, e.uid), idOf(base, e.gid)); err != nil {
 			return err
 		}
 		if e.link == "" && e.mode != 0o700 { // after the change of owner, which clears special bits
@@ -169,9 +190,13 @@ func (r *Runtime) hostRootfs(s *Spec) (*rootfs, error) {
 			return nil, fmt.Errorf("make root file system: %w", err)
 		}
 	}
-	if err := fillEtc(upper, base, map[string]string{
+	files := map[string]string{
 		"hostname": s.Hostname + "\n", "resolv.conf": "", "shadow": r.users.shadow,
-	}); err != nil {
+	}
+	if isRootless() {
+		files["passwd"], files["group"] = withoutIDs("/etc/passwd"), withoutIDs("/etc/group")
+	}
+	if err := fillEtc(upper, base, files); err != nil {
 		return nil, fmt.Errorf("make root file system: %w", err)
 	}
 	return &rootfs{path: root, mount: func() error {
@@ -256,11 +281,6 @@ func fillEtc(etc string, base int, files map[string]string) error {
 			return err
 		}
 	}
-	for _, dir := range []string{"frr", "bird"} {
-		if err := unix.Setxattr(filepath.Join(etc, dir), "trusted.overlay.opaque", []byte("y"), 0); err != nil {
-			return fmt.Errorf("make %s opaque: %w", dir, err)
-		}
-	}
 	return nil
 }
 
@@ -272,9 +292,10 @@ func mountOverlay(lower, upper, work, target string) error {
 // masked are the parts of the machine's /etc that no sliver sees: configurations of the machine's own services, and
 // what identifies it. Secrets are protected by their modes; this is for the rest.
 var masked = []string{
-	"NetworkManager", "X11", "apache2", "apparmor", "apparmor.d", "apt", "audit", "ca-certificates", "cloud", "cni",
+	"NetworkManager", "X11", "apache2", "apparmor", "apparmor.d", "apt", "audit", "bird", "ca-certificates", "cloud",
+	"cni",
 	"containerd", "containers", "cron.d", "cron.daily", "cron.hourly", "cron.monthly", "cron.weekly", "crontab",
-	"cups", "dbus-1", "docker", "dovecot", "dpkg", "exim4", "exports", "fstab", "grub.d", "gshadow", "gshadow-",
+	"cups", "dbus-1", "docker", "dovecot", "dpkg", "exim4", "exports", "frr", "fstab", "grub.d", "gshadow", "gshadow-",
 	"hosts.allow", "hosts.deny", "init.d", "initramfs-tools", "ipsec.conf", "ipsec.d", "ipsec.secrets", "iscsi",
 	"issue", "issue.net", "krb5.keytab", "kubernetes", "ldap", "letsencrypt", "libvirt", "logrotate.d", "lvm",
 	"machine-id", "mdadm", "modprobe.d", "motd", "mysql", "netplan", "network", "nftables.conf", "nginx", "openvpn",
@@ -286,13 +307,14 @@ var masked = []string{
 
 // makeMask makes the overlay layer that hides them: a whiteout each, which is a character device 0/0 (overlayfs.rst).
 func makeMask(dir string) error {
-	if exists(filepath.Join(dir, "done")) {
+	const done = "done-2" // the second list that there is
+	if exists(filepath.Join(dir, done)) {
 		return nil
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	for _, name := range append(masked, "done") {
+	for _, name := range append(masked, done) {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return err

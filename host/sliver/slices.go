@@ -90,9 +90,9 @@ const tunDevice = "/dev/net/tun"
 
 // tunDevice is what slivers open to make tun and tap devices. Root in a sliver has no rights on the machine, so the
 // device must be open to all users, as udev makes it. Where it is not (no udev: a container, a small image), the slice
-// has one of its own.
+// has one of its own, unless this process may make none.
 func (r *Runtime) tunDevice(id uint16) string {
-	if info, err := os.Stat(tunDevice); err != nil || info.Mode().Perm()&0o006 == 0o006 {
+	if info, err := os.Stat(tunDevice); err != nil || info.Mode().Perm()&0o006 == 0o006 || isRootless() {
 		return tunDevice
 	}
 	return filepath.Join(r.sliceDir(id), "tun")

@@ -235,6 +235,7 @@ func checkName(what, name string) error {
 	return nil
 }
 
+// needRoot: root of a user namespace will do (package rootless).
 func (r *Runtime) needRoot(context.Context) error {
 	if os.Geteuid() != 0 {
 		return &Unsupported{featureContainers, errors.New("not root"), "run the server as root"}
@@ -243,7 +244,8 @@ func (r *Runtime) needRoot(context.Context) error {
 }
 
 // makeDirs makes the directories. The runtime reaches a sliver's root with the rights of the sliver's root user, so all
-// directories above it must be searchable, though not readable, by all users.
+// directories above it must be searchable, though not readable, by all users. (An ordinary user's server and its slivers
+// are one user.)
 func (r *Runtime) makeDirs(context.Context) error {
 	if strings.ContainsAny(r.cfg.StateDir+r.cfg.BlobDir, ":,\\") {
 		return fmt.Errorf("use %s and %s: overlay file systems cannot name a path with : , or \\",
@@ -260,7 +262,7 @@ func (r *Runtime) makeDirs(context.Context) error {
 			return fmt.Errorf("make directory %s: %w", d.path, err)
 		}
 	}
-	for dir := r.slicesDir(); dir != "/"; dir = filepath.Dir(dir) {
+	for dir := r.slicesDir(); dir != "/" && !isRootless(); dir = filepath.Dir(dir) {
 		fi, err := os.Stat(dir)
 		if err != nil {
 			return fmt.Errorf("use directory %s: %w", dir, err)

@@ -144,11 +144,3 @@ func setDir(root int, h *tar.Header) error {
 	}
 	return unix.Fchmod(fd, uint32(h.Mode&0o7777))
 }
-
-// clamp maps ids outside the range of a slice to 65534 (nobody).
-func clamp(id int) int {
-	if id < 0 || id >= uids {
-		return 65534
-	}
-	return id
-}

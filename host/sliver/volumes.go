@@ -100,11 +100,11 @@ func baseOf(dir string) (int, error) {
 	if st.Uid < firstUID { // a crash between its making and its owner
 		return 0, nil
 	}
-	return firstUID + (int(st.Uid)-firstUID)/uids*uids, nil
+	return firstUID + (int(st.Uid)-firstUID)/manyIDs*manyIDs, nil
 }
 
 func shifted(id uint32, old, base int) int {
-	if n := int(id); n >= old && n < old+uids {
+	if n := int(id); n >= old && n < old+manyIDs {
 		return n - old + base
 	}
 	return int(id)

@@ -14,6 +14,12 @@ func (s *HostNetwork) ShareCard(ctx context.Context, c wiring.Card) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	if s.data == nil {
+		if c.IsZero() {
+			return nil
+		}
+		return fmt.Errorf("share the card of this machine: %w", errNeedsEBPF)
+	}
 	s.underlay.mu.Lock()
 	defer s.underlay.mu.Unlock()
 	if err := s.shareCardLocked(c); err != nil {
@@ -47,6 +53,9 @@ func (s *HostNetwork) shareCardLocked(c wiring.Card) error {
 // card gives what there is at the uplink. A tree that packets pass by, or a device that they pass and that has none, is
 // as if somebody else had made it.
 func (s *HostNetwork) card(v view) (*wiring.Tree, error) {
+	if s.data == nil {
+		return nil, nil
+	}
 	queued, err := s.data.IsUplinkQueued()
 	if err != nil {
 		return nil, err

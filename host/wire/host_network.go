@@ -15,8 +15,8 @@ import (
 	"github.com/pergola-net/pergola/kernel/netns"
 )
 
-// make mounts what is not mounted; made says whether there was no namespace.
-func (p paths) make() (made bool, err error) {
+// make mounts what is not mounted; made says whether there was no namespace. A plain network needs no bpf file system.
+func (p paths) make(plain bool) (made bool, err error) {
 	if err := os.MkdirAll(p.nsDir, 0o700); err != nil {
 		return false, fmt.Errorf("make directory: %w", err)
 	}
@@ -25,6 +25,9 @@ func (p paths) make() (made bool, err error) {
 		if err := p.makeNamespace(); err != nil {
 			return made, err
 		}
+	}
+	if plain {
+		return made, nil
 	}
 	if err := os.MkdirAll(p.bpf, 0o700); err != nil {
 		return made, fmt.Errorf("make directory: %w", err)

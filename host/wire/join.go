@@ -20,7 +20,7 @@ func (s *HostNetwork) end(name string) (end, error) {
 	if err != nil {
 		return end{}, err
 	}
-	record, ok, err := s.data.Port(d.index)
+	record, ok, err := s.forwarder.Port(d.index)
 	if err != nil {
 		return end{}, err
 	}
@@ -95,12 +95,12 @@ func (s *HostNetwork) unwireLocked(e *end) error {
 		e.master = 0
 	}
 	if joined(e.record) {
-		peer, ok, err := s.data.Port(e.record.Peer)
+		peer, ok, err := s.forwarder.Port(e.record.Peer)
 		if err != nil {
 			return err
 		}
 		if ok && peer.Peer == e.index {
-			if err := s.data.Set(e.record.Peer, unwired(peer)); err != nil {
+			if err := s.forwarder.Set(e.record.Peer, unwired(peer)); err != nil {
 				return err
 			}
 		}
@@ -112,7 +112,7 @@ func (s *HostNetwork) unwireLocked(e *end) error {
 	}
 	if e.record.Mode != datapath.None {
 		e.record = unwired(e.record)
-		if err := s.data.Set(e.index, e.record); err != nil {
+		if err := s.forwarder.Set(e.index, e.record); err != nil {
 			return err
 		}
 	}

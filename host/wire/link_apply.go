@@ -267,7 +267,7 @@ func (s *HostNetwork) lowerQueues(r *reading, l wiring.Link, want wiring.Layout)
 			continue
 		}
 		record.Queues = want.Records[name].Queues
-		if err := s.data.Set(d.index, record); err != nil {
+		if err := s.forwarder.Set(d.index, record); err != nil {
 			return err
 		}
 		r.records[d.index] = record
@@ -299,7 +299,7 @@ func (s *HostNetwork) setRecords(r *reading, l wiring.Link, want wiring.Layout) 
 		if full == r.records[d.index] {
 			continue
 		}
-		if err := s.data.Set(d.index, full); err != nil {
+		if err := s.forwarder.Set(d.index, full); err != nil {
 			return err
 		}
 		r.records[d.index] = full
@@ -319,7 +319,7 @@ func (s *HostNetwork) setRules(r *reading, want wiring.Layout, wanted bool) erro
 		if (len(rules) > 0) != wanted || len(rules) == 0 && len(r.rules[d.index]) == 0 {
 			continue
 		}
-		if err := s.data.SetRules(d.index, rulesOut(rules)); err != nil {
+		if err := s.forwarder.SetRules(d.index, rulesOut(rules)); err != nil {
 			return err
 		}
 	}

@@ -38,7 +38,7 @@ func (s *HostNetwork) inside(port device, f func(*conn) error) error {
 	if port.mark.role != rolePort {
 		return nil
 	}
-	pid, err := s.data.Note(datapath.NoteProcess, port.index)
+	pid, err := s.forwarder.Note(datapath.NoteProcess, port.index)
 	if err != nil {
 		return err
 	}
@@ -95,13 +95,13 @@ func (s *HostNetwork) adopt() error {
 func (s *HostNetwork) note(d device) error {
 	var errs []error
 	if d.was.pid != 0 {
-		errs = append(errs, s.data.SetNote(datapath.NoteProcess, d.index, uint32(d.was.pid)))
+		errs = append(errs, s.forwarder.SetNote(datapath.NoteProcess, d.index, uint32(d.was.pid)))
 	}
 	for _, nic := range d.was.nics {
-		errs = append(errs, s.data.SetNote(datapath.NoteNIC, nic, 1))
+		errs = append(errs, s.forwarder.SetNote(datapath.NoteNIC, nic, 1))
 	}
 	if d.was.raised {
-		errs = append(errs, s.data.SetNote(datapath.NoteForwarding, 0, 1))
+		errs = append(errs, s.forwarder.SetNote(datapath.NoteForwarding, 0, 1))
 	}
 	return errors.Join(errs...)
 }

@@ -107,7 +107,7 @@ type view struct {
 // view reads records before devices, so that a record without a device has really lost it.
 func (s *HostNetwork) view() (v view, err error) {
 	v.reading = newReading()
-	if v.records, err = s.data.Ports(); err != nil {
+	if v.records, err = s.forwarder.Ports(); err != nil {
 		return v, err
 	}
 	if err := s.trees.freshen(); err != nil {
@@ -122,7 +122,7 @@ func (s *HostNetwork) view() (v view, err error) {
 		if !d.mark.isPort() || v.recorded(d) {
 			continue
 		}
-		record, ok, err := s.data.Port(d.index) // of a port made meanwhile
+		record, ok, err := s.forwarder.Port(d.index) // of a port made meanwhile
 		if err != nil {
 			return v, err
 		}
@@ -147,7 +147,7 @@ func (s *HostNetwork) view() (v view, err error) {
 
 // processes reads which processes are noted by port, and asks where they are: the id may have become another's.
 func (s *HostNetwork) processes() (noted map[int]uint32, namespaces map[uint32]int, err error) {
-	if noted, err = s.data.Notes(datapath.NoteProcess); err != nil {
+	if noted, err = s.forwarder.Notes(datapath.NoteProcess); err != nil {
 		return nil, nil, err
 	}
 	namespaces = map[uint32]int{}
@@ -173,7 +173,7 @@ func (v view) process(d device) int {
 
 // tunnels finds the ports at which the data path has a tunnel begin.
 func (s *HostNetwork) tunnels() (map[int]bool, error) {
-	all, err := s.data.Tunnels()
+	all, err := s.forwarder.Tunnels()
 	if err != nil {
 		return nil, err
 	}
@@ -257,7 +257,7 @@ func (s *HostNetwork) forgetGone(index int) error {
 	defer s.records.Unlock()
 	_, err := s.nl.deviceAt(index)
 	if errors.Is(err, ErrNoDevice) {
-		return s.data.Forget(index)
+		return s.forwarder.Forget(index)
 	}
 	return err
 }

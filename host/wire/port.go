@@ -93,7 +93,7 @@ func (s *HostNetwork) addPort(p Port) (err error) {
 	if err := s.own(index, datapath.Port{MTU: p.MTU, MAC: [6]byte(p.MAC)}); err != nil {
 		return err
 	}
-	if err := s.data.SetNote(datapath.NoteProcess, index, uint32(p.PID)); err != nil {
+	if err := s.forwarder.SetNote(datapath.NoteProcess, index, uint32(p.PID)); err != nil {
 		return err
 	}
 	return s.nl.changeUp(index, !p.Down, rtnl.String(unix.IFLA_IFALIAS, m.String())) // complete
@@ -169,15 +169,15 @@ func (s *HostNetwork) addInner(p Port, ns *os.File, alias string) (index int, er
 	return index, inside.addAddresses(d.index, p.Addresses)
 }
 
-// own puts a device into the care of the data path.
+// own puts a device into the care of what directs frames.
 func (s *HostNetwork) own(index int, p datapath.Port) error {
 	s.records.Lock()
-	err := s.data.Add(index, p)
+	err := s.forwarder.Add(index, p)
 	s.records.Unlock()
 	if err != nil {
 		return err
 	}
-	return netns.In(s.ns, func() error { return s.data.Attach(index) })
+	return netns.In(s.ns, func() error { return s.forwarder.Attach(index) })
 }
 
 // DeletePorts deletes ports, tunnels, cables (by either end) and the queues between ports and switches, together. What
@@ -216,11 +216,11 @@ func (s *HostNetwork) deleteNamed(names ...string) error {
 // deleteDevices forgets them first: as soon as they are gone, others may get their indexes.
 func (s *HostNetwork) deleteDevices(devices []device) error {
 	for _, d := range devices {
-		if err := s.data.Forget(d.index); err != nil {
+		if err := s.forwarder.Forget(d.index); err != nil {
 			return err
 		}
 		if d.mark.role == roleQueue || d.mark.role == roleTunnel { // its other end goes with it
-			if err := s.data.Forget(d.peer); err != nil {
+			if err := s.forwarder.Forget(d.peer); err != nil {
 				return err
 			}
 		}

@@ -56,7 +56,7 @@ func (s *HostNetwork) readDevices(names []string) (*reading, error) {
 // read adds a device, with its record and its qdiscs.
 func (s *HostNetwork) read(r *reading, d device) error {
 	r.devices[d.index], r.byName[d.name] = d, d
-	record, known, err := s.data.Port(d.index)
+	record, known, err := s.forwarder.Port(d.index)
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (s *HostNetwork) readRules(r *reading, index int) error {
 	if !r.records[index].Classified {
 		return nil
 	}
-	rules, err := s.data.Rules(index)
+	rules, err := s.forwarder.Rules(index)
 	r.rules[index] = rulesIn(rules)
 	return err
 }

@@ -32,7 +32,7 @@ func (s *HostNetwork) Counters(ctx context.Context) (map[string]Traffic, error) 
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	counted, err := s.data.Counters()
+	counted, err := s.forwarder.Counters()
 	if err != nil {
 		return nil, fmt.Errorf("read counters: %w", err)
 	}

@@ -42,7 +42,7 @@ func openTreeCache(ns *os.File) (*treeCache, error) {
 	}
 	c := &treeCache{news: news, trees: map[int]readTree{}}
 	err = c.control(func(fd int) error {
-		return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, treeBuffer)
+		return rtnl.SetReceiveBuffer(fd, treeBuffer)
 	})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("listen for changes of qdiscs: %w", err), c.close())

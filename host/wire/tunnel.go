@@ -122,6 +122,9 @@ func (s *HostNetwork) AddTunnel(ctx context.Context, t Tunnel) error {
 	s.wiring.Lock() // its record is changed
 	defer s.wiring.Unlock()
 	err := t.check()
+	if err == nil && s.data == nil {
+		err = errNeedsEBPF
+	}
 	if err == nil {
 		err = s.addTunnelLocked(t)
 	}

@@ -55,6 +55,12 @@ func (s *HostNetwork) OpenUnderlay(ctx context.Context, c UnderlayConfig) error 
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	if s.data == nil {
+		if len(c.Interfaces) == 0 {
+			return nil
+		}
+		return fmt.Errorf("open underlay: %w", errNeedsEBPF)
+	}
 	s.underlay.mu.Lock()
 	defer s.underlay.mu.Unlock()
 	s.underlay.nics, s.underlay.noXDP = slices.Clone(c.Interfaces), c.NoXDP
@@ -146,7 +152,7 @@ func (s *HostNetwork) closeUnderlay() error {
 // Underlay reads the state of the underlay, and updates which interfaces line cards redirect to, as drivers change, and
 // which threads poll them: call it every few seconds.
 func (s *HostNetwork) Underlay(ctx context.Context) (UnderlayState, error) {
-	if err := ctx.Err(); err != nil {
+	if err := ctx.Err(); err != nil || s.data == nil {
 		return UnderlayState{}, err
 	}
 	s.underlay.mu.Lock()

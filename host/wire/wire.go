@@ -43,6 +43,9 @@ var (
 type Config struct {
 	// StateDir must not be shared with another host network.
 	StateDir string
+	// Plain makes a host network without programs of eBPF, which only root may load: with links between nodes of
+	// this machine, and without the fast path, packet programs, classes, policers and tunnels.
+	Plain bool
 	// Deleted is called soon after devices were deleted from the substrate, by any process. It may be nil.
 	Deleted func()
 	Log     *slog.Logger // nil: nowhere
@@ -51,14 +54,16 @@ type Config struct {
 // HostNetwork is this machine's part of the substrate, open. Its methods may be called concurrently.
 type HostNetwork struct {
 	paths paths
-	ns    *os.File // its namespace
-	host  *os.File // the machine's
-	nl    *conn    // in its namespace
-	data  *datapath.DataPath
+	ns    *os.File           // its namespace
+	host  *os.File           // the machine's
+	nl    *conn              // in its namespace
+	data  *datapath.DataPath // nil where the network is plain
 	trees *treeCache
 	watch *watch // nil: there is none
 
-	programs *node.Nodes // with packet programs
+	forwarder forwarder // data, or what is in its place
+
+	programs *node.Nodes // with packet programs; nil where the network is plain
 
 	handover bool // the way from XDP to tc is there; guarded by wiring
 	// tapping keeps a node's number from becoming another one's while its tap device is made or deleted.
@@ -102,11 +107,13 @@ func Present(stateDir string) bool {
 // Open adopts the host network below the state directory, or makes it. The machine's namespace is that of the caller.
 // On a kernel that is too old for it, the error is a *datapath.MissingHelpersError, and nothing was made.
 func Open(ctx context.Context, c Config) (*HostNetwork, error) {
-	if err := datapath.Supported(); err != nil { // before anything is made
-		return nil, fmt.Errorf("open host network: %w", err)
+	if !c.Plain {
+		if err := datapath.Supported(); err != nil { // before anything is made
+			return nil, fmt.Errorf("open host network: %w", err)
+		}
 	}
 	s := &HostNetwork{paths: pathsOf(c.StateDir)}
-	made, err := s.paths.make()
+	made, err := s.paths.make(c.Plain)
 	if err == nil {
 		err = s.open(c)
 	}
@@ -143,14 +150,29 @@ func (s *HostNetwork) open(c Config) (err error) {
 	}
 	err = netns.In(s.ns, func() error {
 		quiet() // again: br_netfilter may have been loaded since, and then asks for every bridge's frames
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if c.Plain {
+		s.forwarder = &plain{s.nl}
+		return nil
+	}
+	return s.openDataPath(c.Log)
+}
+
+func (s *HostNetwork) openDataPath(log *slog.Logger) error {
+	err := netns.In(s.ns, func() (err error) {
 		s.data, err = datapath.Open(s.paths.bpf, clsact{s.nl})
 		return err
 	})
 	if err != nil {
 		return err
 	}
+	s.forwarder = s.data
 	nodes := s.data.Nodes()
-	nodes.Log, nodes.Cores = c.Log, fastPathCores()
+	nodes.Log, nodes.Cores = log, fastPathCores()
 	if s.programs, err = node.Open(nodes); err != nil {
 		return err
 	}

@@ -29,6 +29,7 @@ type lab struct {
 	ports int
 
 	machine *os.File // its namespace; nil: this one's
+	plain   bool     // without programs of eBPF
 }
 
 // node is a process in namespaces of its own, as a container's first process is.
@@ -46,25 +47,42 @@ func newLab(t testing.TB) *lab {
 	return newLabOn(t, nil, dir)
 }
 
+// newPlainLab is newLab without programs of eBPF.
+func newPlainLab(t testing.TB) *lab {
+	t.Helper()
+	testkit.Root(t)
+	dir := testkit.TempState(t)
+	testkit.LeakCheck(t, dir)
+	l := &lab{TB: t, ctx: t.Context(), dir: dir, nodes: map[string]*node{}, plain: true}
+	l.start()
+	return l
+}
+
 // newLabOn is newLab on a machine of its own, as far as its namespace makes one. The caller looks for leaks.
 func newLabOn(t testing.TB, machine *os.File, dir string) *lab {
 	t.Helper()
 	l := &lab{TB: t, ctx: t.Context(), dir: dir, nodes: map[string]*node{}, machine: machine}
-	t.Cleanup(func() {
+	l.start()
+	return l
+}
+
+// start opens the host network, and removes it at the end of the test.
+func (l *lab) start() {
+	l.Helper()
+	l.Cleanup(func() {
 		if l.HostNetwork != nil {
 			if err := l.Close(); err != nil {
-				t.Error(err)
+				l.Error(err)
 			}
 		}
-		if err := l.there(func() error { return wire.Remove(context.Background(), dir) }); err != nil {
-			t.Error(err)
+		if err := l.there(func() error { return wire.Remove(context.Background(), l.dir) }); err != nil {
+			l.Error(err)
 		}
 		for _, n := range l.nodes {
 			l.kill(n)
 		}
 	})
 	l.reopen()
-	return l
 }
 
 // reopen opens the host network as a server does that starts.
@@ -74,7 +92,7 @@ func (l *lab) reopen() {
 		l.must(l.Close())
 	}
 	l.must(l.there(func() (err error) {
-		l.HostNetwork, err = wire.Open(context.Background(), wire.Config{StateDir: l.dir})
+		l.HostNetwork, err = wire.Open(context.Background(), wire.Config{StateDir: l.dir, Plain: l.plain})
 		return err
 	}))
 }

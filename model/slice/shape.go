@@ -143,6 +143,11 @@ func (s Shape) NeedsNetem() bool { return s.Impairment() != Impairment{} }
 // NeedsHTB reports whether the kernel must have sch_htb to do this.
 func (s Shape) NeedsHTB() bool { return !s.Scheduler().IsZero() }
 
+// NeedsFastPath reports whether frames are to be classified or policed.
+func (s Shape) NeedsFastPath() bool {
+	return s.Police != Policer{} || len(s.Classes) > 0 || len(s.Queues) > 0
+}
+
 // IsZero reports whether there is nothing to schedule.
 func (s Scheduler) IsZero() bool {
 	return s.Rate == 0 && s.Queue == 0 && len(s.Classes) == 0 && len(s.Queues) == 0

@@ -123,6 +123,10 @@ type Platform interface {
 	HaveHTB() error   // nil: links can have a rate
 	HaveNAT() error   // nil: nodes can reach the outside, and have ports
 	HaveBind() error  // nil: their processes can reserve ports by binding them
+	// HaveFastPath is nil if there is one: packet programs, label-switched paths, classes and policers need it.
+	HaveFastPath() error
+	HaveUplink() error // nil: nodes can be joined to the machine's own network
+	HaveLimits() error // nil: what slivers use of processors and memory can be limited
 	// Reservable is what nodes can reserve of the machine, beside cores and memory.
 	Reservable() slice.Reserve
 	// TryProgram says what the kernel has against a packet program; nil: nothing.

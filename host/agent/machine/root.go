@@ -58,6 +58,15 @@ func (Root) HaveNAT() error { return outside.HaveNAT() }
 // HaveBind implements Platform.
 func (Root) HaveBind() error { return outside.HaveBind() }
 
+// HaveFastPath implements Platform: a kernel that has none is said so when the network is made.
+func (Root) HaveFastPath() error { return nil }
+
+// HaveUplink implements Platform.
+func (Root) HaveUplink() error { return nil }
+
+// HaveLimits implements Platform.
+func (Root) HaveLimits() error { return nil }
+
 // Reservable implements Platform.
 func (Root) Reservable() slice.Reserve { return wire.Reservable() }
 

@@ -30,6 +30,7 @@ func (s *Server) Supports(ctx context.Context, spec *slice.Slice) (doubts []stri
 	}
 	lacks = append(lacks, lackDevices(at, nodes)...)
 	certain, doubtful := s.machine.Runtime.Lacks(nodes)
+	doubtful = append(doubtful, s.lackLimits(nodes)...)
 	if lacks = append(lacks, certain...); len(lacks) > 0 {
 		lacks = append(lacks, doubtful...)
 	}
@@ -53,9 +54,26 @@ func lackDevices(at plan.Place, nodes []*slice.Node) (lacks []lack.Lack) {
 	return lacks
 }
 
+// lackLimits says that limits of nodes are not kept here.
+func (s *Server) lackLimits(nodes []*slice.Node) []lack.Lack {
+	var limited []string
+	for _, n := range nodes {
+		if n.CPU != 0 || n.Memory != 0 || n.PIDs != 0 {
+			limited = append(limited, n.Name)
+		}
+	}
+	if len(limited) == 0 {
+		return nil
+	}
+	if err := s.machine.Platform.HaveLimits(); err != nil {
+		return []lack.Lack{{What: err.Error(), Nodes: limited}}
+	}
+	return nil
+}
+
 // lackFeatures looks for what links, and nodes that reach the outside, need of the kernel.
 func (s *Server) lackFeatures(at plan.Place, spec *slice.Slice) (lacks []lack.Lack) {
-	var netem, htb bool
+	var netem, htb, fastPath bool
 	for i := range spec.Links {
 		for _, e := range spec.Links[i].Ends {
 			if n := spec.Node(e.Node); !s.alone && n != nil && n.Kind != slice.Switch && !at.Owns(n) {
@@ -63,9 +81,10 @@ func (s *Server) lackFeatures(at plan.Place, spec *slice.Slice) (lacks []lack.La
 			}
 			netem = netem || e.Shape.NeedsNetem()
 			htb = htb || e.Shape.NeedsHTB()
+			fastPath = fastPath || e.Shape.NeedsFastPath()
 		}
 	}
-	var outside, binds []string
+	var outside, binds, programs, uplinks []string
 	for i := range spec.Nodes {
 		n := &spec.Nodes[i]
 		if !s.alone && !at.Owns(n) {
@@ -77,6 +96,13 @@ func (s *Server) lackFeatures(at plan.Place, spec *slice.Slice) (lacks []lack.La
 		if n.BindPorts != (slice.Ports{}) {
 			binds = append(binds, n.Name)
 		}
+		switch n.Kind {
+		case slice.Program:
+			programs = append(programs, n.Name)
+		case slice.Uplink:
+			uplinks = append(uplinks, n.Name)
+		default: // asks for nothing by its kind
+		}
 	}
 	for _, feature := range []struct {
 		needed bool
@@ -86,6 +112,8 @@ func (s *Server) lackFeatures(at plan.Place, spec *slice.Slice) (lacks []lack.La
 		{netem, s.machine.Platform.HaveNetem, nil}, {htb, s.machine.Platform.HaveHTB, nil},
 		{len(outside) > 0, s.machine.Platform.HaveNAT, outside},
 		{len(binds) > 0, s.machine.Platform.HaveBind, binds},
+		{fastPath || len(spec.LSPs) > 0 || len(programs) > 0, s.machine.Platform.HaveFastPath, programs},
+		{len(uplinks) > 0, s.machine.Platform.HaveUplink, uplinks},
 	} {
 		if !feature.needed {
 			continue
