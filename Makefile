@@ -51,6 +51,10 @@ demo: build ## bring examples/abilene.graphml up with FRR and OSPF, check it, sh
 	@tools/install-deps run
 	@$(SUDO) tools/demo
 
+demo-rootless: build ## the same for an ordinary user: no root, no group, nothing changed on the machine
+	@[ "$$(id -u)" != 0 ] || tools/install-deps run
+	@tools/demo-rootless
+
 demo-program: build ## bring examples/program.yaml up: nodes that forward by packet programs of the slice's own
 	@tools/install-deps run
 	@command -v clang >/dev/null || tools/install-deps generate
@@ -187,5 +191,5 @@ clean: ## remove what was built here; caches in ~/.cache/pergola stay
 	@rm -rf bin build dist
 
 FORCE:
-.PHONY: FORCE complexity help build demo demo-program demo-routelet generate lint fmt test check $(LANES) lane-unit lane-last test-unit test-program \
+.PHONY: FORCE complexity help build demo demo-rootless demo-program demo-routelet generate lint fmt test check $(LANES) lane-unit lane-last test-unit test-program \
 	test-net test-e2e test-cluster test-root test-vm fuzz bench soak install uninstall man dist image test-dist clean

@@ -58,7 +58,7 @@ func (a *app) ensure(ctx context.Context) (*client.Client, error) {
 		LogFile: a.usual.serverLog(),
 	})
 	if err != nil {
-		return nil, ui.Advise(err, "its log is "+a.usual.serverLog())
+		return nil, ui.Advise(err, "its log is %s", a.usual.serverLog())
 	}
 	if a.usual.own {
 		a.Say("a server of yours is running, without root's rights: without fast path, limits and outside; " +
@@ -69,11 +69,14 @@ func (a *app) ensure(ctx context.Context) (*client.Client, error) {
 
 // trusted refuses the place of a user's own server if it is another user's.
 func (a *app) trusted() error {
-	if !a.usual.own || a.socket != a.usual.socket {
+	if !a.isOwn() {
 		return nil
 	}
 	return rootless.Safe(a.usual.state)
 }
+
+// isOwn reports whether commands are about a user's own server, of which the user is root.
+func (a *app) isOwn() bool { return a.usual.own && a.socket == a.usual.socket }
 
 // network is a connection, with the slice that a command is about.
 type network struct {

@@ -41,10 +41,10 @@ server's state and the images that it stores are removed, after the last network
 			switch {
 			case all && (len(args) > 0 || file != ""):
 				return ui.Usage("", "--all takes every network down: leave out the name")
-			case volumes && os.Geteuid() != 0 && !a.usual.own: // the server says so, too, but only when the network is down
+			case volumes && os.Geteuid() != 0 && !a.isOwn(): // the server says so, too, but only when the network is down
 				return ui.Advise(errors.New("only root can remove volumes"),
 					"use sudo; without --volumes, they stay")
-			case purge && os.Geteuid() != 0 && !a.usual.own:
+			case purge && os.Geteuid() != 0 && !a.isOwn():
 				return ui.Advise(errors.New("only root can remove the server's state"), "use sudo")
 			case purge && a.socket != a.usual.socket:
 				return ui.Usage("remove its directories by hand",

@@ -55,10 +55,13 @@ func mayWrite(path string) bool { return unix.Access(path, unix.W_OK) == nil }
 // usualPlaces are those of the server that commands are about: root's is the machine's. An ordinary user has one of
 // their own, unless there is none and they may use the machine's.
 func usualPlaces() places {
-	if os.Geteuid() == 0 {
+	if os.Geteuid() == 0 && !rootless.Inside() {
 		return machinesPlaces
 	}
 	own := usersPlaces()
+	if rootless.Inside() {
+		return own
+	}
 	if _, err := os.Lstat(own.socket); err != nil && mayWrite(machinesPlaces.socket) {
 		return machinesPlaces
 	}

@@ -67,6 +67,10 @@ Exit status: 0 done; 1 failed, or a check does not hold; 2 the command line is w
 could not be carried out; 3 there was nothing to check; 130 interrupted. exec and shell pass on the
 status of the command, or 125 if it could not be started.
 
+Root has the machine's server. Other users have one of their own, which needs no rights of root and
+has no fast path; those who may use the machine's (group pergola) have that one, unless their own
+runs.
+
 Environment: PERGOLA_SOCKET is the default of --socket, PERGOLA_TOKEN of --token; NO_COLOR
 switches colour off.`,
 		Example: `  pergola up abilene.graphml --daemon frr --routing ospf --wait

@@ -36,7 +36,10 @@ of a cluster: of three servers one may fail.
 
 ` + "`pergola up`" + ` starts a server if none runs; only this machine reaches that one. When the server
 ends, for whatever reason, the networks stay; the next server continues with them. A member of a
-cluster needs --join only once.`,
+cluster needs --join only once.
+
+An ordinary user's server works in namespaces of the user's own, and for the user alone, with its
+directories in the user's: without fast path, limits of nodes, and connections with the outside.`,
 		Example: "  sudo pergola server\n  sudo pergola server --listen 192.0.2.1\n" +
 			"  sudo pergola server --listen none --group pergola\n" +
 			"  sudo pergola server --join https://192.0.2.1:7470 --token TOKEN",
@@ -215,7 +218,7 @@ func (a *app) becomeRoot(cmd *cobra.Command, cfg *server.Config) (inside bool, e
 	err = rootless.Enter(cmd.Context(), cfg.StateDir, []string{verbHold})
 	var denied *rootless.DeniedError
 	if errors.As(err, &denied) {
-		return false, ui.Advise(err, denied.Remedy+"\nor run it with sudo")
+		return false, ui.Advise(err, "%s\nor run it with sudo", denied.Remedy)
 	}
 	return false, err
 }

@@ -156,6 +156,9 @@ func (c *Controller) changeLSPs(ctx context.Context, name string, change func(pr
 			if found := topology.SetLSPs(next, prev, to.written, to.byHand); found.Err() != nil {
 				return refuse(Invalid, "%s", textOf(found))
 			}
+			if err := c.canSwitch(ctx, next); err != nil {
+				return err
+			}
 			if to.finish != nil {
 				to.finish(next.LSP(to.name))
 			}
@@ -171,6 +174,19 @@ func (c *Controller) changeLSPs(ctx context.Context, name string, change func(pr
 	}
 	c.events.Publish(events.Event{Slice: name, Kind: events.LSPWanted,
 		Message: fmt.Sprintf("LSP %s: %s", to.name, to.message)})
+	return nil
+}
+
+// canSwitch refuses LSPs where this machine has none. (Hosts of a cluster all have.)
+func (c *Controller) canSwitch(ctx context.Context, s *slice.Slice) error {
+	if c.cluster != nil || len(s.LSPs) == 0 {
+		return nil
+	}
+	part := *s
+	part.Links, part.Nodes = nil, nil // they are there
+	if _, err := c.host.Supports(ctx, &part); err != nil {
+		return refuse(Unsupported, "this machine cannot do that: %v", err)
+	}
 	return nil
 }
 

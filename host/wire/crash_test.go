@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 func crashMe(dir string, pids []string) error {
 	ctx := context.Background()
 	for {
-		s, err := wire.Open(ctx, wire.Config{StateDir: dir})
+		s, err := wire.Open(ctx, wire.Config{StateDir: dir, Plain: os.Getenv("PERGOLA_TEST_PLAIN") == "true"})
 		if err != nil {
 			return err
 		}
@@ -110,7 +110,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	for range kills {
 		child := exec.Command(os.Args[0])
 		child.Env = append(os.Environ(), "PERGOLA_TEST_CRASH="+l.dir,
-			"PERGOLA_TEST_PIDS="+strings.Join(pids, " "))
+			"PERGOLA_TEST_PIDS="+strings.Join(pids, " "), "PERGOLA_TEST_PLAIN="+strconv.FormatBool(l.plain))
 		var out strings.Builder
 		child.Stderr = &out
 		l.must(child.Start())

@@ -47,42 +47,25 @@ func newLab(t testing.TB) *lab {
 	return newLabOn(t, nil, dir)
 }
 
-// newPlainLab is newLab without programs of eBPF.
-func newPlainLab(t testing.TB) *lab {
-	t.Helper()
-	testkit.Root(t)
-	dir := testkit.TempState(t)
-	testkit.LeakCheck(t, dir)
-	l := &lab{TB: t, ctx: t.Context(), dir: dir, nodes: map[string]*node{}, plain: true}
-	l.start()
-	return l
-}
-
 // newLabOn is newLab on a machine of its own, as far as its namespace makes one. The caller looks for leaks.
 func newLabOn(t testing.TB, machine *os.File, dir string) *lab {
 	t.Helper()
-	l := &lab{TB: t, ctx: t.Context(), dir: dir, nodes: map[string]*node{}, machine: machine}
-	l.start()
-	return l
-}
-
-// start opens the host network, and removes it at the end of the test.
-func (l *lab) start() {
-	l.Helper()
-	l.Cleanup(func() {
+	l := &lab{TB: t, ctx: t.Context(), dir: dir, nodes: map[string]*node{}, machine: machine, plain: labsArePlain}
+	t.Cleanup(func() {
 		if l.HostNetwork != nil {
 			if err := l.Close(); err != nil {
-				l.Error(err)
+				t.Error(err)
 			}
 		}
-		if err := l.there(func() error { return wire.Remove(context.Background(), l.dir) }); err != nil {
-			l.Error(err)
+		if err := l.there(func() error { return wire.Remove(context.Background(), dir) }); err != nil {
+			t.Error(err)
 		}
 		for _, n := range l.nodes {
 			l.kill(n)
 		}
 	})
 	l.reopen()
+	return l
 }
 
 // reopen opens the host network as a server does that starts.

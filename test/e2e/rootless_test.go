@@ -1,0 +1,225 @@
+package e2e
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/pergola-net/pergola/lab/testkit"
+)
+
+// ordinary is the id of a user and a group that no machine has.
+const ordinary = 61501
+
+// asUser runs a script with the real binary as an ordinary user, with a home and a session of its own, and gives what
+// it printed. Nothing of the user may run afterwards, and nothing may be left in the session's directory.
+func asUser(t *testing.T, script string, args ...string) string {
+	t.Helper()
+	testkit.Root(t)
+	dir := testkit.TempState(t)
+	testkit.LeakCheck(t, dir)
+	home, session := filepath.Join(dir, "home"), filepath.Join(dir, "session")
+	for _, d := range []string{home, session} {
+		if err := os.Mkdir(d, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chown(d, ordinary, ordinary); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// The checkout may be where other users do not get.
+	data, err := os.ReadFile(pergola(t))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "pergola"), data, 0o755)
+	}
+	if err == nil {
+		err = os.CopyFS(filepath.Join(dir, "examples"), os.DirFS(filepath.Join(testkit.ModuleRoot(t), "examples")))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := func(ctx context.Context, script string, args ...string) *exec.Cmd {
+		cmd := exec.CommandContext(ctx, "sh", append([]string{"-c", script, "sh"}, args...)...)
+		cmd.Dir = home
+		cmd.Env = []string{"HOME=" + home, "XDG_RUNTIME_DIR=" + session, "NO_COLOR=1",
+			"EXAMPLES=" + filepath.Join(dir, "examples"), "PATH=" + dir + ":/usr/sbin:/usr/bin:/sbin:/bin"}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: ordinary, Gid: ordinary}}
+		return cmd
+	}
+	t.Cleanup(func() {
+		if out, err := command(context.Background(), "pergola down --all").CombinedOutput(); t.Failed() {
+			log, _ := os.ReadFile(filepath.Join(home, ".local/state/pergola/log/server.log"))
+			t.Logf("clean up: %v\n%s\nthe server's log:\n%s", err, out, log)
+		}
+		if left := processesOf(t, ordinary); len(left) > 0 {
+			t.Errorf("of the user still run: %v", left)
+		}
+		if left, err := os.ReadDir(session); err != nil || len(left) > 0 {
+			t.Errorf("left in the session's directory: %v (%v)", left, err)
+		}
+	})
+	out, err := command(t.Context(), "set -eu\n"+script, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return string(out)
+}
+
+// processesOf lists the processes of a user, once those that end have ended.
+func processesOf(t *testing.T, uid uint32) (left []string) {
+	t.Helper()
+	for deadline := time.Now().Add(testkit.Patience(10 * time.Second)); ; time.Sleep(10 * time.Millisecond) {
+		left = nil
+		all, _ := filepath.Glob("/proc/[0-9]*") // the pattern is well formed
+		for _, dir := range all {
+			info, err := os.Stat(dir)
+			if err != nil || info.Sys().(*syscall.Stat_t).Uid != uid {
+				continue
+			}
+			line, err := os.ReadFile(dir + "/cmdline") // of a zombie, it is empty
+			if err == nil && len(line) > 0 {
+				left = append(left, filepath.Base(dir)+" "+strings.ReplaceAll(string(line), "\x00", " "))
+			}
+		}
+		if len(left) == 0 || time.Now().After(deadline) {
+			return left
+		}
+	}
+}
+
+const rootlessRouters = `
+pergola up "$EXAMPLES/abilene.graphml" --name abilene --daemon frr --routing ospf --wait
+pergola check abilene --all-pairs
+test "$(pergola exec denver -- hostname)" = denver
+pergola link down denver:eth1--seattle:eth2
+pergola wait
+pergola check abilene --all-pairs
+pergola link up denver:eth1--seattle:eth2
+pergola link set denver:eth2--sunnyvale:eth3 --rate 10Mbit
+pergola inspect | grep 'denver:eth2.*10 Mbit/s'
+pergola node pause denver
+pergola node ls | grep 'denver .*paused'
+pergola node resume denver
+pergola node stop seattle
+pergola node start seattle
+pergola wait
+pergola check abilene --all-pairs
+
+# Killed, the server is found again with all that it left.
+kill -9 "$(pergola version --json | tr -d ' \n' | sed 's/.*"pid":\([0-9]*\).*/\1/')"
+pergola ls | grep 'abilene .*up .*11/11'
+pergola check abilene --all-pairs
+pergola down
+`
+
+// TestAnOrdinaryUserHasRouters: no root, no group, no setuid program.
+func TestAnOrdinaryUserHasRouters(t *testing.T) {
+	out := asUser(t, rootlessRouters)
+	for _, want := range []string{"without root's rights", "all 220 checks hold", "abilene is down"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the commands did not print %q:\n%s", want, out)
+		}
+	}
+}
+
+// frames sends a frame of an EtherType that nobody else has out of each interface, or waits for one on each.
+const frames = `import socket, sys
+what, names = sys.argv[1], sys.argv[2:]
+for name in names:
+    s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x88b5))
+    s.bind((name, 0x88b5))
+    frame = b"\xff" * 6 + b"\x02\x00\x00\x00\x00\x01" + b"\x88\xb5" + name.encode().ljust(60, b".")
+    if what == "wait":
+        s.settimeout(20)
+        print("got", name, s.recv(2000)[14:].rstrip(b".\x00").decode(), flush=True)
+    else:
+        s.send(frame)
+`
+
+const rootlessFrames = `
+printf '%s' "$1" >frames.py
+cat >any.yaml <<END
+name: any
+nodes:
+  hub: {kind: host, files: {/frames.py: {source: frames.py}}}
+  a: {kind: host, files: {/frames.py: {source: frames.py}}}
+  b: {kind: host, files: {/frames.py: {source: frames.py}}}
+  c: {kind: host, files: {/frames.py: {source: frames.py}}}
+  sw: {kind: switch}
+links: [[hub, a], [hub, b], [hub, sw], [sw, c]]
+END
+pergola up any.yaml
+for node in a b c; do
+	pergola exec $node -- python3 /frames.py wait eth1 >$node.out &
+done
+for try in $(seq 100); do
+	pergola exec hub -- python3 /frames.py send eth1 eth2 eth3
+	grep -qs got a.out && grep -qs got b.out && grep -qs got c.out && break
+	sleep 0.1
+done
+wait
+cat a.out b.out c.out
+pergola down
+`
+
+// TestAnyProtocolCrossesLinksOfAnOrdinaryUser: RiaS, sections 1 and 2, on three interfaces, one of them into a switch.
+func TestAnyProtocolCrossesLinksOfAnOrdinaryUser(t *testing.T) {
+	out := asUser(t, rootlessFrames, frames)
+	if !strings.Contains(out, "got eth1 eth1\ngot eth1 eth2\ngot eth1 eth3\n") {
+		t.Errorf("not all frames came:\n%s", out)
+	}
+}
+
+const rootlessRefusals = `
+refused() { if pergola "$@" 2>&1; then echo "$* succeeded"; fi; }
+refused up "$EXAMPLES/program.yaml"
+refused up "$EXAMPLES/rsvp.yaml"
+refused up "$EXAMPLES/classes.yaml"
+refused up "$EXAMPLES/outside.yaml"
+refused server --listen 192.0.2.1
+pergola up "$EXAMPLES/hello.yaml"
+refused link set alice:eth1--gateway:eth1 --police 10Mbit
+pergola exec alice -- ping -c1 -W5 bob
+pergola down --purge
+find "$HOME" -name '*pergola*'
+`
+
+// TestAnOrdinaryUserIsToldWhatThereIsNot: what takes root's rights is refused before anything is made.
+func TestAnOrdinaryUserIsToldWhatThereIsNot(t *testing.T) {
+	out := asUser(t, rootlessRefusals)
+	if n := strings.Count(out, "this host is an ordinary user's, without root's rights"); n < 5 {
+		t.Errorf("said %d times why not:\n%s", n, out)
+	}
+	for _, not := range []string{"succeeded", strconv.Itoa(ordinary) + "/.local"} {
+		if strings.Contains(out, not) {
+			t.Errorf("the commands printed %q:\n%s", not, out)
+		}
+	}
+	if !strings.Contains(out, "can be no member of a cluster") || !strings.Contains(out, "bytes from bob") {
+		t.Errorf("the commands printed:\n%s", out)
+	}
+}
+
+const rootlessRunc = `
+pergola server --runtime runc --exit-when-idle 2>server.log &
+server=$!
+for try in $(seq 100); do [ -S "$XDG_RUNTIME_DIR/pergola/pergola.sock" ] && break; sleep 0.1; done
+cat server.log
+pergola up "$EXAMPLES/hello.yaml"
+pergola exec alice -- ping -c1 -W5 bob
+pergola down
+wait $server
+`
+
+// TestAnOrdinaryUserHasRunc: crun is preferred where it is there.
+func TestAnOrdinaryUserHasRunc(t *testing.T) {
+	if out := asUser(t, rootlessRunc); !strings.Contains(out, "bytes from bob") {
+		t.Errorf("alice does not reach bob:\n%s", out)
+	}
+}
