@@ -61,8 +61,7 @@ func (a *app) ensure(ctx context.Context) (*client.Client, error) {
 		return nil, ui.Advise(err, "its log is %s", a.usual.serverLog())
 	}
 	if a.usual.own {
-		a.Say("a server of yours is running, without root's rights: without fast path, limits and outside; " +
-			"`sudo pergola up` has them")
+		a.Say("a server of yours is running, without root's rights; `pergola status` says what there is not")
 	}
 	return c, nil
 }

@@ -39,7 +39,8 @@ ends, for whatever reason, the networks stay; the next server continues with the
 cluster needs --join only once.
 
 An ordinary user's server works in namespaces of the user's own, and for the user alone, with its
-directories in the user's: without fast path, limits of nodes, and connections with the outside.`,
+directories in the user's: without fast path and limits of nodes, and with what else
+` + "`pergola status`" + ` lists.`,
 		Example: "  sudo pergola server\n  sudo pergola server --listen 192.0.2.1\n" +
 			"  sudo pergola server --listen none --group pergola\n" +
 			"  sudo pergola server --join https://192.0.2.1:7470 --token TOKEN",

@@ -65,6 +65,9 @@ func (a *app) status(ctx context.Context, c *client.Client, st *api.ClusterStatu
 	by := st.AnsweredBy
 	a.Print("pergola %s answers: process %d, since %s", by.Version, by.PID,
 		by.Started.Local().Format(time.DateTime))
+	for _, what := range st.Lacks {
+		a.Print("%s", a.Paint(a.Styles.Faint, "not here: "+what))
+	}
 	slices, err := c.Slices(ctx)
 	if err != nil {
 		return err

@@ -259,6 +259,8 @@ func (h *host) HaveRoom(context.Context, *hosts.Host, *slice.Slice, map[string]s
 	return nil
 }
 
+func (h *host) Lacks() []string { return nil }
+
 func (h *host) Reservable() slice.Reserve { return slice.Reserve{Filters: 1000} }
 
 func (h *host) Capacity() (cores float64, memory uint64) { return 8, 8 << 30 }

@@ -19,6 +19,8 @@ type ClusterStatus struct {
 	Trouble string `json:"trouble,omitempty"`
 	// Authority is when the cluster's certificate authority expires, and with it all certificates.
 	Authority time.Time `json:"authority,omitzero"`
+	// Lacks name what networks cannot have on the answering machine, for a person.
+	Lacks []string `json:"lacks,omitempty"`
 	// Warnings name what works and should not stay as it is, for a person.
 	Warnings []string `json:"warnings,omitempty"`
 }

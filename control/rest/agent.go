@@ -17,6 +17,8 @@ type Agent interface {
 	Supports(context.Context, *slice.Slice) (doubts []string, err error)
 	// Reservable is what nodes can reserve of the machine, beside cores and memory.
 	Reservable() slice.Reserve
+	// Lacks names what nodes cannot have here, for a person.
+	Lacks() []string
 	// Capacity gives the cores and the bytes of memory of the machine; 0: not known.
 	Capacity() (cores float64, memory uint64)
 	// Retry makes the agent repeat at once what failed for a slice: its user may have removed the cause. If

@@ -18,7 +18,7 @@ func (s *server) registerMembers(a huma.API) {
 }
 
 func (s *server) status(ctx context.Context, _ *struct{}) (*body[api.ClusterStatus], error) {
-	st := api.ClusterStatus{AnsweredBy: s.describe(), Servers: []api.Member{}}
+	st := api.ClusterStatus{AnsweredBy: s.describe(), Servers: []api.Member{}, Lacks: s.Agent.Lacks()}
 	if s.Cluster == nil {
 		return &body[api.ClusterStatus]{st}, nil
 	}

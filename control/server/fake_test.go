@@ -50,6 +50,8 @@ func (f *fakeAgent) HaveRoom(context.Context, *hosts.Host, *slice.Slice, map[str
 	return nil
 }
 
+func (f *fakeAgent) Lacks() []string { return nil }
+
 func (f *fakeAgent) Reservable() slice.Reserve { return slice.Reserve{Filters: 1000, Masks: 100} }
 
 func (f *fakeAgent) Capacity() (cores float64, memory uint64) { return 8, 8 << 30 }

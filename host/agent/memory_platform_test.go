@@ -44,6 +44,7 @@ func (m *memoryMachine) NetNS(pid int) uint64                        { return ui
 func (m *memoryMachine) HaveNetem() error                            { return nil }
 func (m *memoryMachine) HaveHTB() error                              { return nil }
 func (m *memoryMachine) HaveNAT() error                              { return m.noNAT }
+func (m *memoryMachine) HavePorts() error                            { return m.HaveNAT() }
 func (m *memoryMachine) HaveFastPath() error                         { return nil }
 func (m *memoryMachine) HaveUplink() error                           { return nil }
 func (m *memoryMachine) HaveLimits() error                           { return nil }

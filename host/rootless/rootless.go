@@ -61,6 +61,7 @@ func Enter(ctx context.Context, dir string, hold []string) error {
 	if err != nil {
 		return err
 	}
+	connect(ctx, dir, pid)
 	command := append([]string{nsenter, "--preserve-credentials", "--user", "--mount", "--net", "--cgroup",
 		"--wdns=/", "--target", strconv.Itoa(pid), "--", self}, os.Args[1:]...)
 	environment := append(os.Environ(), variable+"="+strconv.Itoa(pid))
@@ -199,6 +200,7 @@ func Leave(dir string) error {
 	if !ok || strconv.Itoa(pid) != os.Getenv(variable) {
 		return nil
 	}
+	disconnect(dir)
 	if err := unix.Kill(pid, unix.SIGTERM); err != nil && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("end the process that holds the namespaces: %w", err)
 	}

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,6 +21,12 @@ const ordinary = 61501
 // asUser runs a script with the real binary as an ordinary user, with a home and a session of its own, and gives what
 // it printed. Nothing of the user may run afterwards, and nothing may be left in the session's directory.
 func asUser(t *testing.T, script string, args ...string) string {
+	t.Helper()
+	return asUserOn(t, "", script, args...)
+}
+
+// asUserOn is asUser on a machine of its own, as far as network and mounts go, which root's script sets up.
+func asUserOn(t *testing.T, setUp, script string, args ...string) string {
 	t.Helper()
 	testkit.Root(t)
 	dir := testkit.TempState(t)
@@ -44,16 +51,22 @@ func asUser(t *testing.T, script string, args ...string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	command := func(ctx context.Context, script string, args ...string) *exec.Cmd {
+	command := func(ctx context.Context, setUp, script string, args ...string) *exec.Cmd {
 		cmd := exec.CommandContext(ctx, "sh", append([]string{"-c", script, "sh"}, args...)...)
 		cmd.Dir = home
 		cmd.Env = []string{"HOME=" + home, "XDG_RUNTIME_DIR=" + session, "NO_COLOR=1",
 			"EXAMPLES=" + filepath.Join(dir, "examples"), "PATH=" + dir + ":/usr/sbin:/usr/bin:/sbin:/bin"}
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: ordinary, Gid: ordinary}}
+		if setUp != "" {
+			user := append([]string{"setpriv", fmt.Sprintf("--reuid=%d", ordinary), fmt.Sprintf("--regid=%d", ordinary),
+				"--clear-groups"}, cmd.Args...)
+			cmd.Path, cmd.Args = "/bin/sh", append([]string{"sh", "-c", setUp + "\n\"$@\"", "sh"}, user...)
+			cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS}
+		}
 		return cmd
 	}
 	t.Cleanup(func() {
-		if out, err := command(context.Background(), "pergola down --all").CombinedOutput(); t.Failed() {
+		if out, err := command(context.Background(), "", "pergola down --all").CombinedOutput(); t.Failed() {
 			log, _ := os.ReadFile(filepath.Join(home, ".local/state/pergola/log/server.log"))
 			t.Logf("clean up: %v\n%s\nthe server's log:\n%s", err, out, log)
 		}
@@ -64,7 +77,7 @@ func asUser(t *testing.T, script string, args ...string) string {
 			t.Errorf("left in the session's directory: %v (%v)", left, err)
 		}
 	})
-	out, err := command(t.Context(), "set -eu\n"+script, args...).CombinedOutput()
+	out, err := command(t.Context(), setUp, "set -eu\n"+script, args...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -221,5 +234,48 @@ wait $server
 func TestAnOrdinaryUserHasRunc(t *testing.T) {
 	if out := asUser(t, rootlessRunc); !strings.Contains(out, "bytes from bob") {
 		t.Errorf("alice does not reach bob:\n%s", out)
+	}
+}
+
+// outsideOfUser makes /dev/net/tun what udev makes it, and another machine, which has a server.
+const outsideOfUser = `set -e
+mount --make-rprivate /
+mount -t tmpfs tmpfs /mnt
+mknod -m 666 /mnt/tun c 10 200
+mount --bind /mnt/tun /dev/net/tun
+ip link set lo up
+unshare --net sleep 60 &
+other=$!
+while [ "$(readlink /proc/$other/ns/net)" = "$(readlink /proc/self/ns/net)" ]; do :; done
+ip link add e0 type veth peer name e1 netns $other
+ip addr add 198.51.100.2/24 dev e0
+ip link set e0 up
+nsenter --net --target $other ip addr add 198.51.100.1/24 dev e1
+nsenter --net --target $other ip link set e1 up
+ip route add default via 198.51.100.1
+echo hello from outside >/mnt/hello
+nsenter --net --target $other timeout 60 busybox nc -l -p 7777 </mnt/hello >/dev/null &
+server=$!
+trap 'kill $other $server 2>/dev/null || :' EXIT
+`
+
+const rootlessOutside = `
+cat >out.yaml <<END
+name: out
+nodes: {client: {outside: true}, lonely: {kind: host}}
+links: [[client, lonely]]
+END
+pergola up out.yaml
+pergola exec client -- python3 -c 'import socket
+print("the client reads:", socket.create_connection(("198.51.100.1", 7777), 20).recv(99).decode())'
+if pergola exec lonely -- ping -c1 -W1 198.51.100.1; then echo "lonely gets out"; fi
+pergola down
+`
+
+// TestNodesOfAnOrdinaryUserReachTheOutside by pasta.
+func TestNodesOfAnOrdinaryUserReachTheOutside(t *testing.T) {
+	out := asUserOn(t, outsideOfUser, rootlessOutside)
+	if !strings.Contains(out, "the client reads: hello from outside") || strings.Contains(out, "lonely gets out") {
+		t.Errorf("the commands printed:\n%s", out)
 	}
 }

@@ -121,7 +121,8 @@ type Platform interface {
 
 	HaveNetem() error // nil: links can have delay and loss
 	HaveHTB() error   // nil: links can have a rate
-	HaveNAT() error   // nil: nodes can reach the outside, and have ports
+	HaveNAT() error   // nil: nodes can reach the outside
+	HavePorts() error // nil: nodes can have ports of the machine
 	HaveBind() error  // nil: their processes can reserve ports by binding them
 	// HaveFastPath is nil if there is one: packet programs, label-switched paths, classes and policers need it.
 	HaveFastPath() error

@@ -36,36 +36,39 @@ func (m *Machine) Outside() Outside {
 // rootNetwork is the host network with its gateway.
 type rootNetwork struct {
 	*wire.HostNetwork
-	gateway *outside.Gateway
+	exit
 }
 
+// exit makes a gateway an Outside.
+type exit struct{ gateway *outside.Gateway }
+
 // SetOutside implements Outside.
-func (n *rootNetwork) SetOutside(ctx context.Context, pid int, o outside.Node) error {
+func (n exit) SetOutside(ctx context.Context, pid int, o outside.Node) error {
 	return n.gateway.Set(ctx, pid, o)
 }
 
 // DeleteOutside implements Outside.
-func (n *rootNetwork) DeleteOutside(ctx context.Context, owner string) error {
+func (n exit) DeleteOutside(ctx context.Context, owner string) error {
 	return n.gateway.Delete(ctx, owner)
 }
 
 // OutsideNodes implements Outside.
-func (n *rootNetwork) OutsideNodes(ctx context.Context) ([]outside.Node, error) {
+func (n exit) OutsideNodes(ctx context.Context) ([]outside.Node, error) {
 	return n.gateway.Nodes(ctx)
 }
 
 // OutsideCounts implements Outside.
-func (n *rootNetwork) OutsideCounts(ctx context.Context) (map[string]outside.Counts, error) {
+func (n exit) OutsideCounts(ctx context.Context) (map[string]outside.Counts, error) {
 	return n.gateway.Counts(ctx)
 }
 
 // BoundPorts implements Outside.
-func (n *rootNetwork) BoundPorts(ctx context.Context, pids map[string]int) (map[string][]slice.HostPort, error) {
+func (n exit) BoundPorts(ctx context.Context, pids map[string]int) (map[string][]slice.HostPort, error) {
 	return n.gateway.Bound(ctx, pids)
 }
 
 // Unclaim implements Outside.
-func (n *rootNetwork) Unclaim(owner string, p slice.HostPort) error {
+func (n exit) Unclaim(owner string, p slice.HostPort) error {
 	return n.gateway.Unclaim(owner, p)
 }
 

@@ -35,7 +35,7 @@ func (p Root) OpenNetwork(ctx context.Context, deleted, bound func()) (Network, 
 	if err != nil {
 		return nil, err // no typed nil
 	}
-	return &rootNetwork{s, outside.New(p.StateDir, bound, p.Log)}, nil
+	return &rootNetwork{s, exit{outside.New(p.StateDir, bound, p.Log)}}, nil
 }
 
 // HasNetwork implements Platform.
@@ -54,6 +54,9 @@ func (Root) HaveHTB() error { return wire.HaveHTB() }
 
 // HaveNAT implements Platform.
 func (Root) HaveNAT() error { return outside.HaveNAT() }
+
+// HavePorts implements Platform.
+func (Root) HavePorts() error { return outside.HaveNAT() }
 
 // HaveBind implements Platform.
 func (Root) HaveBind() error { return outside.HaveBind() }

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"net/netip"
 
+	"github.com/pergola-net/pergola/host/outside"
+	"github.com/pergola-net/pergola/host/rootless"
 	"github.com/pergola-net/pergola/host/wire"
 	"github.com/pergola-net/pergola/model/hosts"
 	"github.com/pergola-net/pergola/model/slice"
@@ -22,8 +24,15 @@ type Rootless struct {
 // ErrRootless is the error of what an ordinary user's host does not have.
 var ErrRootless = errors.New("this host is an ordinary user's, without root's rights")
 
-// plainNetwork is a host network of which only a Network is used: it has no fast path and what stands on one.
-type plainNetwork struct{ Network }
+// plainNetwork is a host network of which only a Network is used: it has no fast path and what stands on one. Its
+// gateway leads to the namespace that pasta connects with the machine's network.
+type plainNetwork struct {
+	Network
+	exit
+}
+
+// Close implements Network.
+func (n *plainNetwork) Close() error { return errors.Join(n.gateway.Close(), n.Network.Close()) }
 
 // OpenNetwork implements Platform.
 func (p Rootless) OpenNetwork(ctx context.Context, deleted, _ func()) (Network, error) {
@@ -31,14 +40,16 @@ func (p Rootless) OpenNetwork(ctx context.Context, deleted, _ func()) (Network, 
 	if err != nil {
 		return nil, err // no typed nil
 	}
-	return &plainNetwork{s}, nil
+	return &plainNetwork{s, exit{outside.New(p.StateDir, nil, p.Log)}}, nil
 }
 
 // HasNetwork implements Platform.
 func (p Rootless) HasNetwork() bool { return wire.Present(p.StateDir) }
 
 // RemoveNetwork implements Platform.
-func (p Rootless) RemoveNetwork(ctx context.Context) error { return wire.Remove(ctx, p.StateDir) }
+func (p Rootless) RemoveNetwork(ctx context.Context) error {
+	return errors.Join(outside.Remove(p.StateDir), wire.Remove(ctx, p.StateDir))
+}
 
 // HaveNetem implements Platform.
 func (Rootless) HaveNetem() error { return wire.HaveNetem() }
@@ -48,8 +59,14 @@ func (Rootless) HaveHTB() error { return wire.HaveHTB() }
 
 // HaveNAT implements Platform.
 func (Rootless) HaveNAT() error {
-	return lacks("connections with the outside, and ports of this machine")
+	if err := rootless.Connected(); err != nil {
+		return fmt.Errorf("no connections with the outside: %w", err)
+	}
+	return outside.HaveNAT()
 }
+
+// HavePorts implements Platform.
+func (Rootless) HavePorts() error { return lacks("ports of this machine") }
 
 // HaveBind implements Platform.
 func (Rootless) HaveBind() error { return lacks("ports of this machine that processes reserve") }

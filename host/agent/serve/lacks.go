@@ -41,6 +41,19 @@ func (s *Server) Supports(ctx context.Context, spec *slice.Slice) (doubts []stri
 	return doubts, err
 }
 
+// Lacks names what nodes cannot have here, for a person.
+func (s *Server) Lacks() (all []string) {
+	p := s.machine.Platform
+	for _, have := range []func() error{
+		p.HaveFastPath, p.HaveNAT, p.HavePorts, p.HaveUplink, p.HaveLimits, p.HaveNetem, p.HaveHTB,
+	} {
+		if err := have(); err != nil {
+			all = append(all, err.Error())
+		}
+	}
+	return all
+}
+
 // lackDevices names devices that no node gets unless this machine's operator has named them.
 func lackDevices(at plan.Place, nodes []*slice.Node) (lacks []lack.Lack) {
 	for _, n := range nodes {
@@ -84,14 +97,17 @@ func (s *Server) lackFeatures(at plan.Place, spec *slice.Slice) (lacks []lack.La
 			fastPath = fastPath || e.Shape.NeedsFastPath()
 		}
 	}
-	var outside, binds, programs, uplinks []string
+	var outside, ports, binds, programs, uplinks []string
 	for i := range spec.Nodes {
 		n := &spec.Nodes[i]
 		if !s.alone && !at.Owns(n) {
 			continue
 		}
-		if n.ReachesOutside() {
+		if n.Outside {
 			outside = append(outside, n.Name)
+		}
+		if len(n.Ports)+len(n.Claims) > 0 {
+			ports = append(ports, n.Name)
 		}
 		if n.BindPorts != (slice.Ports{}) {
 			binds = append(binds, n.Name)
@@ -111,6 +127,7 @@ func (s *Server) lackFeatures(at plan.Place, spec *slice.Slice) (lacks []lack.La
 	}{
 		{netem, s.machine.Platform.HaveNetem, nil}, {htb, s.machine.Platform.HaveHTB, nil},
 		{len(outside) > 0, s.machine.Platform.HaveNAT, outside},
+		{len(ports) > 0, s.machine.Platform.HavePorts, ports},
 		{len(binds) > 0, s.machine.Platform.HaveBind, binds},
 		{fastPath || len(spec.LSPs) > 0 || len(programs) > 0, s.machine.Platform.HaveFastPath, programs},
 		{len(uplinks) > 0, s.machine.Platform.HaveUplink, uplinks},
