@@ -96,6 +96,7 @@ func init() { // not a value: the report, which they write, lists them
 		}},
 		{"memory", short, memory},
 		{"link", short, link},
+		{"rootless", short, rootless},
 		{"spp-queues", short, sppQueues},
 		{"spp-overload", short, sppOverload},
 		{"program-throughput", long + short, programThroughput},

@@ -21,10 +21,13 @@ import (
 
 // dial connects to the running server.
 func (a *app) dial(ctx context.Context) (*client.Client, error) {
-	if err := a.trusted(); err != nil {
+	c, err := client.Dial(ctx, a.socket)
+	if err := a.trusted(); err != nil { // now that it is there: whoever has made it cannot make it another's
+		if c != nil {
+			c.Close()
+		}
 		return nil, err
 	}
-	c, err := client.Dial(ctx, a.socket)
 	if errors.Is(err, client.ErrNoServer) {
 		return a.dialWithout(ctx, err)
 	}
@@ -33,6 +36,11 @@ func (a *app) dial(ctx context.Context) (*client.Client, error) {
 
 // ensure connects to the server and starts one where none runs.
 func (a *app) ensure(ctx context.Context) (*client.Client, error) {
+	if a.isOwn() {
+		if err := os.MkdirAll(a.usual.state, 0o700); err != nil {
+			return nil, fmt.Errorf("start the server: %w", err)
+		}
+	}
 	if err := a.trusted(); err != nil {
 		return nil, err
 	}
@@ -122,7 +130,8 @@ func (a *app) ended(err error) error {
 	do := "nodes run on without it; `pergola up`, as root, starts a server that goes on\nits log: " +
 		a.usual.serverLog() + ", or `journalctl -u pergola` where systemd started it"
 	if a.usual.own {
-		do = "nodes run on without it; `pergola up` starts a server that goes on\nits log: " + a.usual.serverLog()
+		do = "nodes run on without it; `pergola up` starts a server that goes on\nits log: " +
+			a.usual.serverLog()
 	}
 	if a.socket != a.usual.socket {
 		do = "nodes run on without it; `pergola up` goes on when a server is there again\n" +

@@ -41,7 +41,8 @@ server's state and the images that it stores are removed, after the last network
 			switch {
 			case all && (len(args) > 0 || file != ""):
 				return ui.Usage("", "--all takes every network down: leave out the name")
-			case volumes && os.Geteuid() != 0 && !a.isOwn(): // the server says so, too, but only when the network is down
+			case volumes && os.Geteuid() != 0 && !a.isOwn():
+				// The server says so, too, but only when the network is down.
 				return ui.Advise(errors.New("only root can remove volumes"),
 					"use sudo; without --volumes, they stay")
 			case purge && os.Geteuid() != 0 && !a.isOwn():
@@ -215,6 +216,9 @@ func (a *app) purge(ctx context.Context) error {
 				"by `systemctl stop pergola`")
 	}
 	for _, dir := range []string{a.usual.state, a.usual.data, a.usual.log} {
+		if a.isOwn() {
+			openDirs(dir)
+		}
 		// A directory that an administrator mounted stays, empty.
 		if err := os.RemoveAll(dir); err != nil && !errors.Is(err, syscall.EBUSY) {
 			return fmt.Errorf("remove the server's state: %w", err)
@@ -223,6 +227,17 @@ func (a *app) purge(ctx context.Context) error {
 	}
 	a.Say("the server's state is gone")
 	return nil
+}
+
+// openDirs lets this user remove what is in directories: those of images may be read-only. What it cannot do, the
+// removal says.
+func openDirs(top string) {
+	_ = filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			_ = os.Chmod(path, 0o700) //nolint:gosec // a directory
+		}
+		return nil
+	})
 }
 
 // chosenNetworks lists the networks to take down.

@@ -9,6 +9,8 @@ import (
 // verbHold is the command by which a user's server has its namespaces held.
 const verbHold = "hold"
 
+var holding = []string{verbHold} // as arguments
+
 func newHold() *cobra.Command {
 	return &cobra.Command{
 		Use:    verbHold,

@@ -66,7 +66,11 @@ func (a *app) dialOwn(ctx context.Context, noServer error) (*client.Client, erro
 	if !rootless.Held(a.usual.state) {
 		return nil, ui.Advise(nothingRuns{noServer}, startSome)
 	}
-	a.Say("no server of yours is running, but what one left; starting the server")
+	if !a.changes {
+		return nil, ui.Advise(fmt.Errorf("%w, but its networks may run on", noServer),
+			"commands that change networks start it again, as do `pergola up` and `pergola server`")
+	}
+	a.Say("your server is not running, but its networks may be; starting the server")
 	return a.ensure(ctx)
 }
 

@@ -27,43 +27,48 @@ var machinesPlaces = places{
 // serverLog is the log of a server that `up` started.
 func (p places) serverLog() string { return filepath.Join(p.log, "server.log") }
 
-// usersPlaces are those of a user's own server (XDG Base Directory Specification 0.8).
+// usersPlaces are those of a user's own server (XDG Base Directory Specification 0.8). They do not depend on whether
+// there is a session: cron, su and sudo begin none, and the server is the same.
 func usersPlaces() places {
-	base := func(variable string, otherwise ...string) string {
-		if dir := os.Getenv(variable); filepath.IsAbs(dir) {
+	uid := strconv.Itoa(rootless.User())
+	state := filepath.Join("/tmp", "pergola-"+uid)
+	for _, dir := range []string{os.Getenv("XDG_RUNTIME_DIR"), filepath.Join("/run/user", uid)} {
+		if filepath.IsAbs(dir) && mayWrite(dir) && rootless.Safe(dir) == nil {
+			state = filepath.Join(dir, "pergola")
+			break
+		}
+	}
+	p := places{state: state, socket: filepath.Join(state, "pergola.sock"), own: true}
+	home, err := os.UserHomeDir()
+	if err != nil || !filepath.IsAbs(home) || !mayWrite(home) {
+		home = "" // as user nobody has none
+	}
+	base := func(variable, below, otherwise string) string {
+		switch dir := os.Getenv(variable); {
+		case filepath.IsAbs(dir):
 			return filepath.Join(dir, "pergola")
+		case home != "":
+			return filepath.Join(home, below, "pergola")
 		}
-		home, err := os.UserHomeDir()
-		if err != nil || !filepath.IsAbs(home) || !mayWrite(home) {
-			home = filepath.Join("/var/tmp", "pergola-"+strconv.Itoa(rootless.User()))
-		}
-		return filepath.Join(append([]string{home}, otherwise...)...)
+		return filepath.Join(state, otherwise)
 	}
-	state := filepath.Join("/tmp", "pergola-"+strconv.Itoa(rootless.User())) // there is no session: su, sudo, cron
-	if dir := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(dir) && mayWrite(dir) {
-		state = filepath.Join(dir, "pergola")
-	}
-	return places{
-		state: state, socket: filepath.Join(state, "pergola.sock"), own: true,
-		data: base("XDG_DATA_HOME", ".local", "share", "pergola"),
-		log:  filepath.Join(base("XDG_STATE_HOME", ".local", "state", "pergola"), "log"),
-	}
+	p.data = base("XDG_DATA_HOME", ".local/share", "data")
+	p.log = filepath.Join(base("XDG_STATE_HOME", ".local/state", "."), "log")
+	return p
 }
 
 func mayWrite(path string) bool { return unix.Access(path, unix.W_OK) == nil }
 
 // usualPlaces are those of the server that commands are about: root's is the machine's. An ordinary user has one of
-// their own, unless there is none and they may use the machine's.
+// their own, unless there is none, nor anything that it left, and they may use the machine's.
 func usualPlaces() places {
 	if os.Geteuid() == 0 && !rootless.Inside() {
 		return machinesPlaces
 	}
 	own := usersPlaces()
-	if rootless.Inside() {
+	_, err := os.Lstat(own.socket)
+	if err == nil || rootless.Inside() || rootless.Held(own.state) || !mayWrite(machinesPlaces.socket) {
 		return own
 	}
-	if _, err := os.Lstat(own.socket); err != nil && mayWrite(machinesPlaces.socket) {
-		return machinesPlaces
-	}
-	return own
+	return machinesPlaces
 }

@@ -8,6 +8,8 @@ import (
 	"io"
 	"os"
 	"os/user"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -38,9 +40,8 @@ of a cluster: of three servers one may fail.
 ends, for whatever reason, the networks stay; the next server continues with them. A member of a
 cluster needs --join only once.
 
-An ordinary user's server works in namespaces of the user's own, and for the user alone, with its
-directories in the user's: without fast path and limits of nodes, and with what else
-` + "`pergola status`" + ` lists.`,
+An ordinary user's server works in namespaces of the user's own and for the user alone. Its directories
+are in the user's home. ` + "`pergola status`" + ` lists what it does not have: a fast path, limits of nodes, ...`,
 		Example: "  sudo pergola server\n  sudo pergola server --listen 192.0.2.1\n" +
 			"  sudo pergola server --listen none --group pergola\n" +
 			"  sudo pergola server --join https://192.0.2.1:7470 --token TOKEN",
@@ -174,9 +175,10 @@ func (a *app) serve(cmd *cobra.Command, o serverOptions) error {
 		return ui.Usage("name one with --listen, or leave it out for this machine's first",
 			"--join with --listen none: the other machines need an address")
 	}
-	inNamespaces, err := a.becomeRoot(cmd, &cfg)
-	if err != nil {
-		return err
+	if os.Geteuid() != 0 || rootless.Inside() {
+		if err := a.becomeRoot(cmd, &cfg); err != nil {
+			return err
+		}
 	}
 	if _, err := user.LookupGroup(cfg.Group); err != nil && cmd.Flags().Changed("group") {
 		a.warn([]string{"there is no group " + cfg.Group + ": only root can use this server"})
@@ -184,44 +186,71 @@ func (a *app) serve(cmd *cobra.Command, o serverOptions) error {
 	cfg.Role, cfg.Socket, cfg.Out = o.role, a.socket, a.Out
 	cfg.Version, cfg.Commit = build()
 	cfg.NewAgent = openAgent
-	if inNamespaces {
-		cfg.NewAgent, cfg.Idle = openRootlessAgent, func() error { return rootless.Leave(cfg.StateDir) }
+	if rootless.Inside() {
+		cfg.NewAgent, cfg.Own = openRootlessAgent, func(ctx context.Context) (func(), error) {
+			return a.keepNamespaces(ctx, cfg.StateDir)
+		}
 	}
 	return server.Run(cmd.Context(), cfg)
 }
 
 // becomeRoot gives an ordinary user's server the rights that it needs, in namespaces of the user's own: this process
-// starts again there, and inside is true then.
-func (a *app) becomeRoot(cmd *cobra.Command, cfg *server.Config) (inside bool, err error) {
-	if inside = rootless.Inside(); !inside && os.Geteuid() == 0 {
-		return false, nil
-	}
+// starts again there. There it only completes the configuration.
+func (a *app) becomeRoot(cmd *cobra.Command, cfg *server.Config) error {
 	if cfg.Join != "" || cfg.Listen != server.ListenAuto && cfg.Listen != server.ListenNone || len(cfg.Etcd) > 0 {
-		return inside, ui.Advise(errors.New("an ordinary user's server can be no member of a cluster"),
+		return ui.Advise(errors.New("an ordinary user's server can be no member of a cluster"),
 			"run it with sudo")
 	}
 	cfg.Listen, cfg.Group = server.ListenNone, "" // no group's members have the user's rights
-	own := usersPlaces()
-	for name, dir := range map[string]struct {
-		to  *string
-		own string
+	if rootless.Inside() {
+		return nil
+	}
+	// Inside, the user has other rights, and these would be looked for elsewhere.
+	args, own := slices.Clone(os.Args[1:]), usersPlaces()
+	for _, dir := range []struct {
+		flag  string
+		named *string
+		usual string
 	}{
-		"state-dir": {&cfg.StateDir, own.state}, "data-dir": {&cfg.DataDir, own.data},
-		"log-dir": {&cfg.LogDir, own.log},
+		{"state-dir", &cfg.StateDir, own.state}, {"data-dir", &cfg.DataDir, own.data},
+		{"log-dir", &cfg.LogDir, own.log},
 	} {
-		if !cmd.Flags().Changed(name) {
-			*dir.to = dir.own
+		if !cmd.Flags().Changed(dir.flag) {
+			*dir.named = dir.usual
 		}
+		path, err := filepath.Abs(*dir.named)
+		if err != nil {
+			return err
+		}
+		args = append(args, "--"+dir.flag, path)
 	}
-	if inside {
-		return true, nil
+	socket, err := filepath.Abs(a.socket)
+	if err != nil {
+		return err
 	}
-	err = rootless.Enter(cmd.Context(), cfg.StateDir, []string{verbHold})
+	err = rootless.Enter(cmd.Context(), cfg.StateDir, holding, append(args, "--socket", socket))
 	var denied *rootless.DeniedError
 	if errors.As(err, &denied) {
-		return false, ui.Advise(err, "%s\nor run it with sudo", denied.Remedy)
+		return ui.Advise(err, "%s\nor run it with sudo", denied.Remedy)
 	}
-	return false, err
+	return err
+}
+
+// keepNamespaces has the user's namespaces held for as long as something of a network is in them.
+func (a *app) keepNamespaces(ctx context.Context, stateDir string) (leave func(), err error) {
+	if err := rootless.Keep(ctx, stateDir, holding); err != nil {
+		return nil, err
+	}
+	return func() {
+		names, err := sliver.Left(stateDir)
+		if err == nil && len(names) == 0 {
+			err = rootless.Leave(stateDir)
+			_ = os.Remove(stateDir) // unless something else is there
+		}
+		if err != nil {
+			a.warn([]string{err.Error()})
+		}
+	}, nil
 }
 
 // openAgent gives the agent of a machine where this process has root's rights.

@@ -57,7 +57,7 @@ func startServer(ctx context.Context, opt EnsureOptions) error {
 	if err != nil {
 		return fmt.Errorf("start the server: %w", err)
 	}
-	notify, err := listenReady()
+	notify, err := listenReady(filepath.Dir(opt.Socket))
 	if err != nil {
 		return fmt.Errorf("start the server: %w", err)
 	}
@@ -99,10 +99,14 @@ func errorOr(err error) error {
 	return err
 }
 
-// listenReady opens a socket for the readiness protocol of systemd (sd_notify), in a directory of its own, which the
-// caller removes. The server may be in another network namespace, from which it reaches no abstract socket.
-func listenReady() (*net.UnixConn, error) {
-	dir, err := os.MkdirTemp("", "pergola-start-")
+// listenReady opens a socket for the readiness protocol of systemd (sd_notify), in a directory of its own below another
+// one, which the caller removes. The server may be in another network namespace, from which it reaches no abstract
+// socket.
+func listenReady(below string) (*net.UnixConn, error) {
+	if err := os.MkdirAll(below, 0o755); err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp(below, "start-")
 	if err != nil {
 		return nil, err
 	}

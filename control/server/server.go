@@ -40,7 +40,6 @@ type Config struct {
 	// ExitWhenIdle ends the server when its last slice has gone, or when none came for a while. A member of a
 	// cluster stays.
 	ExitWhenIdle bool
-	Idle         func() error // called when it ends so; nil: nothing is to be done
 	MemberConfig
 	Version string
 	Commit  string
@@ -55,7 +54,10 @@ type Config struct {
 	// Volumes lets nodes of any slice have volumes on this machine. Nil: unchanged.
 	Volumes  *bool
 	NewAgent func(context.Context, AgentConfig) (Agent, error)
-	Log      *slog.Logger // nil: standard error
+	// Own is called once no other server uses the state directory, and what it gives when this one is about to
+	// leave it to the next. nil: nothing is to be done.
+	Own func(context.Context) (leave func(), err error)
+	Log *slog.Logger // nil: standard error
 }
 
 // MemberConfig configures whether a server works together with other machines. A machine that is a member stores its
@@ -125,6 +127,13 @@ func Run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	defer held.Close()
+	if cfg.Own != nil {
+		leave, err := cfg.Own(ctx)
+		if err != nil {
+			return err
+		}
+		defer leave()
+	}
 	listener, err := listen(ctx, cfg.Socket, cfg.Group) // early: clients that connect from now on wait
 	if err != nil {
 		return err
@@ -135,9 +144,6 @@ func Run(ctx context.Context, cfg Config) error {
 	idle, err := s.run(ctx, listener)
 	if idle {
 		s.Log.Info("exit: no network is left")
-		if cfg.Idle != nil {
-			err = errors.Join(err, cfg.Idle())
-		}
 		tidy(cfg.StateDir)
 	}
 	return err

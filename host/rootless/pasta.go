@@ -21,8 +21,8 @@ import (
 func pastaIn(dir string) string { return filepath.Join(dir, "pasta") }
 
 // connect starts a pasta for a holder, unless one serves it. What fails is no error: Connected says that inside.
-func connect(ctx context.Context, dir string, holder int) {
-	if _, serves := readPasta(dir, holder); serves {
+func connect(ctx context.Context, dir string, h held) {
+	if _, serves := readPasta(dir, h.pid); serves {
 		return
 	}
 	disconnect(dir)
@@ -33,8 +33,8 @@ func connect(ctx context.Context, dir string, holder int) {
 	pids := pastaIn(dir) + ".pid"
 	defer os.Remove(pids)
 	// No port leads in, and none out to the machine's own loopback addresses, where services trust who comes.
-	c := exec.CommandContext(ctx, program, "--config-net", "--no-map-gw", "--tcp-ports", "none", "--udp-ports", "none",
-		"--tcp-ns", "none", "--udp-ns", "none", "--pid", pids, strconv.Itoa(holder))
+	c := exec.CommandContext(ctx, program, "--config-net", "--no-map-gw", "--tcp-ports", "none", "--udp-ports",
+		"none", "--tcp-ns", "none", "--udp-ns", "none", "--pid", pids, strconv.Itoa(h.pid))
 	c.Dir = "/"
 	if c.Run() != nil { // it goes to the background when it is ready
 		return
@@ -49,7 +49,7 @@ func connect(ctx context.Context, dir string, holder int) {
 	}
 	begun, err := startOf(pid)
 	if err == nil {
-		err = os.WriteFile(pastaIn(dir), fmt.Appendf(nil, "%d %s %d\n", pid, begun, holder), 0o600)
+		err = os.WriteFile(pastaIn(dir), fmt.Appendf(nil, "%d %s %d\n", pid, begun, h.pid), 0o600)
 	}
 	if err != nil {
 		_ = unix.Kill(pid, unix.SIGTERM)

@@ -49,7 +49,8 @@ func TestSafe(t *testing.T) {
 // TestDeadHolderIsNone: the number of a process that ended may be another's by now.
 func TestDeadHolderIsNone(t *testing.T) {
 	dir := t.TempDir()
-	for text, held := range map[string]bool{"": false, "1": false, "x y\n": false, "1 x\n": false, "999999999 5\n": false} {
+	for text, held := range map[string]bool{"": false, "1": false, "x y 1\n": false, "1 x 2\n": false,
+		"999999999 5 2\n": false} {
 		if err := os.WriteFile(noteIn(dir), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -61,7 +62,7 @@ func TestDeadHolderIsNone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	note := fmt.Sprintf("%d %s\n", os.Getpid(), begun)
+	note := fmt.Sprintf("%d %s 1\n", os.Getpid(), begun)
 	if err := os.WriteFile(noteIn(dir), []byte(note), 0o600); err != nil {
 		t.Fatal(err)
 	}

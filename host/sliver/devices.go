@@ -176,6 +176,10 @@ func (r *Runtime) makeDevices(s *Spec) error {
 		}
 		path, mode := r.device(s.ID, i), modeOf(d)
 		if isRootless() { // it may make none: the node gets the machine's, with this user's rights
+			if d.Access != "" {
+				return fmt.Errorf("make device %s: this host is an ordinary user's, whose nodes open "+
+					"devices as the user may: leave out %q", d.Source, d.Access)
+			}
 			err = os.Symlink(d.Source, path)
 		} else if err = unix.Mknod(path, n.mode()|mode, int(unix.Mkdev(n.major, n.minor))); err == nil {
 			err = unix.Chmod(path, mode) // whatever the umask

@@ -371,7 +371,8 @@ func setUser(root int, p *specs.Process, name string) error {
 		return fmt.Errorf("find user %s: %w", name, err)
 	}
 	if int(uid) >= uids() {
-		return fmt.Errorf("be user %s: the only user of a node is root, as this host is an ordinary user's", name)
+		return fmt.Errorf("be user %s: root is the only user of a node, as this host is an ordinary user's",
+			name)
 	}
 	p.User.UID = uint32(uid)
 	if !hasGroup {
@@ -388,8 +389,8 @@ func setUser(root int, p *specs.Process, name string) error {
 		return fmt.Errorf("find group %s: %w", group, err)
 	}
 	if int(gid) >= uids() {
-		return fmt.Errorf("be in group %s: the only group of a node is root's, as this host is an ordinary user's",
-			group)
+		return fmt.Errorf("be in group %s: root's is the only group of a node, as this host is an ordinary "+
+			"user's", group)
 	}
 	p.User.GID = uint32(gid)
 	if uid != 0 {

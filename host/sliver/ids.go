@@ -1,10 +1,9 @@
 package sliver
 
 import (
-	"os"
-	"strconv"
-	"strings"
 	"sync"
+
+	"github.com/pergola-net/pergola/host/rootless"
 )
 
 // Each slice owns 65,536 user ids and as many group ids of the machine, above all that distributions give away
@@ -15,16 +14,8 @@ const (
 	manyIDs  = 1 << 16
 )
 
-// isRootless reports whether this process has one user id: it is an ordinary user's, in a user namespace of its own.
-var isRootless = sync.OnceValue(func() bool {
-	text, err := os.ReadFile("/proc/self/uid_map") // lines of: first id here, first id outside, how many
-	fields := strings.Fields(string(text))
-	if err != nil || len(fields) != 3 {
-		return false
-	}
-	count, err := strconv.Atoi(fields[2])
-	return err == nil && count == 1
-})
+// isRootless reports whether this process is in the namespaces of an ordinary user.
+var isRootless = sync.OnceValue(rootless.Inside)
 
 // uids is how many ids a sliver has.
 func uids() int {

@@ -194,12 +194,16 @@ func (r *Runtime) tryOverlay() error {
 	if err := mount("pergola", dir, "tmpfs", 0, ""); err != nil {
 		return err
 	}
-	for _, name := range []string{"upper", "work", "root"} {
+	lower := "/etc"
+	if isRootless() {
+		lower = filepath.Join(dir, "lower") // see etcOf
+	}
+	for _, name := range []string{"lower", "upper", "work", "root"} {
 		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
 			return err
 		}
 	}
-	return mountOverlay("/etc", filepath.Join(dir, "upper"), filepath.Join(dir, "work"), filepath.Join(dir, "root"))
+	return mountOverlay(lower, filepath.Join(dir, "upper"), filepath.Join(dir, "work"), filepath.Join(dir, "root"))
 }
 
 // inChroot compares the root of a thread with the root that the kernel gives a thread that enters the namespace again.

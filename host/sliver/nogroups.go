@@ -1,6 +1,7 @@
 package sliver
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -10,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// noCgroups stands in for cgroups where this process may make none: it is an ordinary user's. Limits are not kept. The
-// processes of a sliver are those below its first one, which the kernel ends with it: they are in its PID namespace.
+// noCgroups is in the place of cgroups where this process may make none: it is an ordinary user's. Limits are not kept.
+// The processes of a sliver are those in the PID namespace of its first one, with which the kernel ends them.
 type noCgroups struct {
 	first func(group string) process // the first process of a sliver; zero: none is known
 	files func(group string) string  // a directory that the mounts of a sliver name, and of no other
@@ -28,12 +29,13 @@ func (noCgroups) outOfMemory(string) bool           { return false }
 func (noCgroups) remove(string) error               { return nil }
 func (noCgroups) children(string) ([]string, error) { return nil, nil }
 
-// processes lists what a crash left of a sliver whose first process is not recorded: what sees its file systems.
+// processes lists what a crash left of a sliver whose first process is not recorded: processes in whose mount namespace
+// its file systems are.
 func (g noCgroups) processes(group string) (pids []int, err error) {
 	if g.first(group).PID != 0 {
 		return nil, nil // the kernel ends the others with it
 	}
-	dir := g.files(group)
+	dir := strings.ReplaceAll(g.files(group), " ", `\040`) // as mountinfo has it (proc(5))
 	if dir == "" {
 		return nil, nil
 	}
@@ -51,43 +53,54 @@ func (g noCgroups) processes(group string) (pids []int, err error) {
 	return pids, err
 }
 
-// tree lists a process and all below it.
-func tree(pid int) []int {
-	all := []int{pid}
-	lists, _ := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/children") // the pattern is well formed
-	for _, list := range lists {
-		children, err := os.ReadFile(list)
+// inNamespaceOf lists the processes in the PID namespace of a process: also those that exec has brought there.
+func inNamespaceOf(pid int) (pids []int) {
+	of := func(dir string) string {
+		ns, err := os.Readlink(filepath.Join(dir, "ns", "pid"))
 		if err != nil {
-			continue // the thread ended
+			return "" // it has ended, or is another user's
 		}
-		for _, child := range strings.Fields(string(children)) {
-			if n, err := strconv.Atoi(child); err == nil {
-				all = append(all, tree(n)...)
-			}
+		return ns
+	}
+	want := of("/proc/" + strconv.Itoa(pid))
+	if want == "" {
+		return nil
+	}
+	all, _ := filepath.Glob("/proc/[0-9]*") // the pattern is well formed
+	for _, dir := range all {
+		if of(dir) != want {
+			continue
+		}
+		if n, err := strconv.Atoi(filepath.Base(dir)); err == nil {
+			pids = append(pids, n)
 		}
 	}
-	return all
+	return pids
 }
 
 // freeze stops each process by a signal, which the first of a namespace takes from outside of it only
-// (pid_namespaces(7)). One that is forked meanwhile may be missed: so it looks until all are stopped.
+// (pid_namespaces(7)). It returns when none runs: one may be forked while the others are told.
 func (g noCgroups) freeze(group string, on bool) error {
 	p := g.first(group)
-	if !p.alive() {
-		return nil
-	}
 	signal := unix.SIGCONT
 	if on {
 		signal = unix.SIGSTOP
 	}
-	seen := map[int]bool{}
-	for more := true; more; {
-		more = false
-		for _, pid := range tree(p.PID) {
-			if !seen[pid] {
-				seen[pid], more = true, true
-				_ = unix.Kill(pid, signal) // else it has ended
+	for deadline := time.Now().Add(time.Second); p.alive(); time.Sleep(time.Millisecond) {
+		others := 0
+		for _, pid := range inNamespaceOf(p.PID) {
+			_, state, err := procStat(pid)
+			if err != nil || state == 'Z' || state == 'X' || (state == 'T') == on {
+				continue
 			}
+			others++
+			_ = unix.Kill(pid, signal) // else it has ended
+		}
+		if others == 0 {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%d processes take no signal", others)
 		}
 	}
 	return nil
@@ -104,7 +117,7 @@ func (g noCgroups) usage(group string) (u Usage, err error) {
 		return u, os.ErrNotExist
 	}
 	const tick = time.Second / 100 // USER_HZ
-	for _, pid := range tree(p.PID) {
+	for _, pid := range inNamespaceOf(p.PID) {
 		fields, err := statFields(pid)
 		if err != nil {
 			continue // it has ended

@@ -199,13 +199,17 @@ func (r *Runtime) hostRootfs(s *Spec) (*rootfs, error) {
 	if err := fillEtc(upper, base, files); err != nil {
 		return nil, fmt.Errorf("make root file system: %w", err)
 	}
+	etc, err := r.etcOf(s.Slice)
+	if err != nil {
+		return nil, fmt.Errorf("make root file system: %w", err)
+	}
 	return &rootfs{path: root, mount: func() error {
 		for _, d := range shown {
 			if err := d.mount(dir, root); err != nil {
 				return err
 			}
 		}
-		lower := filepath.Join(r.fsDir(s.Slice), "mask") + ":/etc"
+		lower := filepath.Join(r.fsDir(s.Slice), "mask") + ":" + etc
 		return mountOverlay(lower, upper, work, filepath.Join(root, "etc"))
 	}}, nil
 }
@@ -292,17 +296,17 @@ func mountOverlay(lower, upper, work, target string) error {
 // masked are the parts of the machine's /etc that no sliver sees: configurations of the machine's own services, and
 // what identifies it. Secrets are protected by their modes; this is for the rest.
 var masked = []string{
-	"NetworkManager", "X11", "apache2", "apparmor", "apparmor.d", "apt", "audit", "bird", "ca-certificates", "cloud",
-	"cni",
-	"containerd", "containers", "cron.d", "cron.daily", "cron.hourly", "cron.monthly", "cron.weekly", "crontab",
-	"cups", "dbus-1", "docker", "dovecot", "dpkg", "exim4", "exports", "frr", "fstab", "grub.d", "gshadow", "gshadow-",
-	"hosts.allow", "hosts.deny", "init.d", "initramfs-tools", "ipsec.conf", "ipsec.d", "ipsec.secrets", "iscsi",
-	"issue", "issue.net", "krb5.keytab", "kubernetes", "ldap", "letsencrypt", "libvirt", "logrotate.d", "lvm",
-	"machine-id", "mdadm", "modprobe.d", "motd", "mysql", "netplan", "network", "nftables.conf", "nginx", "openvpn",
-	"opasswd", "pergola", "polkit-1", "postfix", "postgresql", "ppp", "rancher", "rc0.d", "rc1.d", "rc2.d", "rc3.d",
-	"rc4.d", "rc5.d", "rc6.d", "rcS.d", "resolv.conf", "samba", "security/opasswd", "shadow", "shadow-", "ssh",
-	"ssl/private", "sssd", "strongswan.d", "sudoers", "sudoers.d", "swanctl", "systemd", "udev", "ufw",
-	"update-motd.d", "wireguard", "wpa_supplicant",
+	"NetworkManager", "X11", "apache2", "apparmor", "apparmor.d", "apt", "audit", "bird", "ca-certificates",
+	"cloud", "cni", "containerd", "containers", "cron.d", "cron.daily", "cron.hourly", "cron.monthly",
+	"cron.weekly", "crontab", "cups", "dbus-1", "docker", "dovecot", "dpkg", "exim4", "exports", "frr", "fstab",
+	"grub.d", "gshadow", "gshadow-", "hosts.allow", "hosts.deny", "init.d", "initramfs-tools", "ipsec.conf",
+	"ipsec.d", "ipsec.secrets", "iscsi", "issue", "issue.net", "krb5.keytab", "kubernetes", "ldap",
+	"letsencrypt", "libvirt", "logrotate.d", "lvm", "machine-id", "mdadm", "modprobe.d", "motd", "mysql",
+	"netplan", "network", "nftables.conf", "nginx", "opasswd", "openvpn", "pergola", "polkit-1", "postfix",
+	"postgresql", "ppp", "rancher", "rc0.d", "rc1.d", "rc2.d", "rc3.d", "rc4.d", "rc5.d", "rc6.d", "rcS.d",
+	"resolv.conf", "samba", "security/opasswd", "shadow", "shadow-", "ssh", "ssl/private", "sssd",
+	"strongswan.d", "sudoers", "sudoers.d", "swanctl", "systemd", "udev", "ufw", "update-motd.d", "wireguard",
+	"wpa_supplicant",
 }
 
 // makeMask makes the overlay layer that hides them: a whiteout each, which is a character device 0/0 (overlayfs.rst).

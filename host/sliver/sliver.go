@@ -244,8 +244,8 @@ func (r *Runtime) needRoot(context.Context) error {
 }
 
 // makeDirs makes the directories. The runtime reaches a sliver's root with the rights of the sliver's root user, so all
-// directories above it must be searchable, though not readable, by all users. (An ordinary user's server and its slivers
-// are one user.)
+// directories above it must be searchable, though not readable, by all users. (An ordinary user's server and its
+// slivers are one user.)
 func (r *Runtime) makeDirs(context.Context) error {
 	if strings.ContainsAny(r.cfg.StateDir+r.cfg.BlobDir, ":,\\") {
 		return fmt.Errorf("use %s and %s: overlay file systems cannot name a path with : , or \\",

@@ -107,9 +107,14 @@ func (f *plain) Attach(ifindex int) error {
 
 // Set implements forwarder.
 func (f *plain) Set(ifindex int, p datapath.Port) error {
-	now, _, err := f.read(ifindex)
+	now, there, err := f.read(ifindex)
 	if err != nil {
 		return err
+	}
+	if there && now.mtu != p.MTU { // a key is not changed: the kernel keeps that of the filter before
+		if err := errors.Join(f.Forget(ifindex), f.Attach(ifindex)); err != nil {
+			return err
+		}
 	}
 	return f.write(ifindex, p, now.pid)
 }
@@ -135,6 +140,9 @@ func (f *plain) write(ifindex int, p datapath.Port, pid uint32) error {
 	}
 	err := f.nl.do(unix.RTM_NEWTFILTER, unix.NLM_F_CREATE|unix.NLM_F_REPLACE, plainFilter(ifindex),
 		rtnl.String(nl.TCA_KIND, "u32"), options)
+	if errors.Is(err, unix.ENOENT) {
+		return &MissingModuleError{"cls_u32 or act_mirred", "a link without root's rights"}
+	}
 	if err != nil {
 		return fmt.Errorf("direct frames of device %d: %w", ifindex, err)
 	}
@@ -245,7 +253,9 @@ func parsePlain(options []byte) (r plainRecord, ok bool) {
 		case nl.TCA_U32_ACT:
 			attrs.Inside(nl.TCA_ACT_TAB, func(action *rtnl.Attrs) {
 				action.Inside(nl.TCA_ACT_OPTIONS, func(options *rtnl.Attrs) {
-					options.Inside(nl.TCA_MIRRED_PARMS, func(parms *rtnl.Attrs) { r.peer = redirectsTo(parms.Value) })
+					options.Inside(nl.TCA_MIRRED_PARMS, func(parms *rtnl.Attrs) {
+						r.peer = redirectsTo(parms.Value)
+					})
 				})
 			})
 		}

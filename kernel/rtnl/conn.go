@@ -104,8 +104,8 @@ func (c *Conn) FD() int { return c.fd }
 // SetReceiveBuffer is the function of this name for the socket.
 func (c *Conn) SetReceiveBuffer(bytes int) error { return SetReceiveBuffer(c.fd, bytes) }
 
-// SetReceiveBuffer sets how many bytes of answers and notifications the kernel holds for a socket. Without CAP_NET_ADMIN
-// in the machine's own user namespace, they are at most what net.core.rmem_max says.
+// SetReceiveBuffer sets how many bytes of answers and notifications the kernel holds for a socket. Without
+// CAP_NET_ADMIN in the machine's own user namespace, they are at most what net.core.rmem_max says.
 func SetReceiveBuffer(fd, bytes int) error {
 	err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, bytes)
 	if errors.Is(err, unix.EPERM) {

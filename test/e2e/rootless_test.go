@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -46,7 +45,8 @@ func asUserOn(t *testing.T, setUp, script string, args ...string) string {
 		err = os.WriteFile(filepath.Join(dir, "pergola"), data, 0o755)
 	}
 	if err == nil {
-		err = os.CopyFS(filepath.Join(dir, "examples"), os.DirFS(filepath.Join(testkit.ModuleRoot(t), "examples")))
+		examples := os.DirFS(filepath.Join(testkit.ModuleRoot(t), "examples"))
+		err = os.CopyFS(filepath.Join(dir, "examples"), examples)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -57,9 +57,10 @@ func asUserOn(t *testing.T, setUp, script string, args ...string) string {
 		cmd.Env = []string{"HOME=" + home, "XDG_RUNTIME_DIR=" + session, "NO_COLOR=1",
 			"EXAMPLES=" + filepath.Join(dir, "examples"), "PATH=" + dir + ":/usr/sbin:/usr/bin:/sbin:/bin"}
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: ordinary, Gid: ordinary}}
+		cmd.WaitDelay = 10 * time.Second // of a script that failed, something may hold the output
 		if setUp != "" {
-			user := append([]string{"setpriv", fmt.Sprintf("--reuid=%d", ordinary), fmt.Sprintf("--regid=%d", ordinary),
-				"--clear-groups"}, cmd.Args...)
+			id := strconv.Itoa(ordinary)
+			user := append([]string{"setpriv", "--reuid", id, "--regid", id, "--clear-groups"}, cmd.Args...)
 			cmd.Path, cmd.Args = "/bin/sh", append([]string{"sh", "-c", setUp + "\n\"$@\"", "sh"}, user...)
 			cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS}
 		}
@@ -97,7 +98,8 @@ func processesOf(t *testing.T, uid uint32) (left []string) {
 			}
 			line, err := os.ReadFile(dir + "/cmdline") // of a zombie, it is empty
 			if err == nil && len(line) > 0 {
-				left = append(left, filepath.Base(dir)+" "+strings.ReplaceAll(string(line), "\x00", " "))
+				words := strings.ReplaceAll(string(line), "\x00", " ")
+				left = append(left, filepath.Base(dir)+" "+words)
 			}
 		}
 		if len(left) == 0 || time.Now().After(deadline) {
@@ -116,9 +118,16 @@ pergola check abilene --all-pairs
 pergola link up denver:eth1--seattle:eth2
 pergola link set denver:eth2--sunnyvale:eth3 --rate 10Mbit
 pergola inspect | grep 'denver:eth2.*10 Mbit/s'
+pergola exec denver -- timeout 60 sh -c 'while :; do date >/tmp/now; done' >/dev/null 2>&1 &
+until pergola exec denver -- test -e /tmp/now; do :; done
+first=$(pergola node ls --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["denver"]["pid"])')
 pergola node pause denver
 pergola node ls | grep 'denver .*paused'
+for process in /proc/[0-9]*; do # what exec has brought there, too
+	[ "$(readlink $process/ns/pid)" != "$(readlink /proc/$first/ns/pid)" ] || cut -d' ' -f3 $process/stat
+done | grep -v Z | sort | uniq -c | sed 's/^ *[0-9]*/in state/'
 pergola node resume denver
+pergola exec denver -- pkill timeout
 pergola node stop seattle
 pergola node start seattle
 pergola wait
@@ -126,6 +135,8 @@ pergola check abilene --all-pairs
 
 # Killed, the server is found again with all that it left.
 kill -9 "$(pergola version --json | tr -d ' \n' | sed 's/.*"pid":\([0-9]*\).*/\1/')"
+if pergola ls; then echo "ls started a server"; fi
+test "$(pergola exec denver -- hostname)" = denver
 pergola ls | grep 'abilene .*up .*11/11'
 pergola check abilene --all-pairs
 pergola down
@@ -134,10 +145,16 @@ pergola down
 // TestAnOrdinaryUserHasRouters: no root, no group, no setuid program.
 func TestAnOrdinaryUserHasRouters(t *testing.T) {
 	out := asUser(t, rootlessRouters)
-	for _, want := range []string{"without root's rights", "all 220 checks hold", "abilene is down"} {
+	for _, want := range []string{
+		"without root's rights", "all 220 checks hold", "but its networks may run on", "abilene is down",
+		"in state T\n",
+	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the commands did not print %q:\n%s", want, out)
 		}
+	}
+	if strings.Count(out, "in state") != 1 {
+		t.Errorf("not all processes of a paused node were stopped:\n%s", out)
 	}
 }
 
@@ -276,6 +293,111 @@ pergola down
 func TestNodesOfAnOrdinaryUserReachTheOutside(t *testing.T) {
 	out := asUserOn(t, outsideOfUser, rootlessOutside)
 	if !strings.Contains(out, "the client reads: hello from outside") || strings.Contains(out, "lonely gets out") {
+		t.Errorf("the commands printed:\n%s", out)
+	}
+}
+
+const rootlessFiles = `
+mkdir -p root/bin root/proc root/sys root/dev root/etc root/keep
+cp "$(command -v busybox)" root/bin/
+for applet in sh cat ls ping sleep touch; do ln -s busybox root/bin/$applet; done
+tar --owner=1000 --group=1000 -C root -cf image.tar .
+echo "the user's file" >file
+cat >files.yaml <<END
+name: files
+nodes:
+  dir: {rootfs: root, cmd: [sleep, "600"], binds: ["file:/file:ro"]}
+  tar: {rootfs: image.tar, cmd: [sleep, "600"], volumes: ["kept:/keep"]}
+links: [[dir, tar]]
+END
+pergola up files.yaml
+pergola exec dir -- cat /file
+pergola exec tar -- ls -lnd /bin
+pergola exec tar -- touch /keep/me
+pergola exec tar -- ping -c1 -W5 dir
+pergola down
+pergola up files.yaml
+pergola exec tar -- ls /keep
+pergola down --volumes
+find "$HOME/.local" -name me
+`
+
+// TestFilesOfAnOrdinaryUser: root file systems, whose files all belong to the node's root, binds and volumes.
+func TestFilesOfAnOrdinaryUser(t *testing.T) {
+	out := asUser(t, rootlessFiles)
+	for _, want := range []string{"\nthe user's file\n", " 0        0 ", "bytes from ", "\nme\n"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the commands did not print %q:\n%s", want, out)
+		}
+	}
+	if strings.Contains(out, "/me\n") {
+		t.Errorf("the volume is still there:\n%s", out)
+	}
+}
+
+const rootlessKilled = `
+server() { pergola version --json | tr -d ' \n' | sed 's/.*"pid":\([0-9]*\).*/\1/'; }
+holder() { cut -d' ' -f1 "$XDG_RUNTIME_DIR/pergola/namespaces"; }
+pergola up "$EXAMPLES/hello.yaml"
+
+# The server alone holds the namespaces. A second one does not start, but there is a holder again.
+server=$(server)
+kill -9 $(holder)
+if pergola server 2>&1; then echo "two servers"; fi
+kill -9 $server
+pergola exec alice -- ping -c1 -W5 bob
+pergola ls | grep 'hello .*up'
+
+# Both: nobody finds the nodes any more. The next server ends them.
+kill -9 $(holder) $(server)
+pergola up "$EXAMPLES/hello.yaml"
+for try in $(seq 100); do pergola exec alice -- ping -c1 -W5 bob && break; done
+pergola down
+`
+
+// TestKilledProcessesOfAnOrdinaryUser: whichever is killed, what runs is found again, or ended.
+func TestKilledProcessesOfAnOrdinaryUser(t *testing.T) {
+	out := asUser(t, rootlessKilled)
+	if strings.Contains(out, "two servers") || strings.Count(out, "bytes from bob") != 2 {
+		t.Errorf("the commands printed:\n%s", out)
+	}
+}
+
+const rootlessTurns = `
+echo '{name: other, nodes: {a: {kind: host}}}' >other.yaml
+pergola up other.yaml
+# The next server starts while the one before ends.
+pergola down other & pergola up "$EXAMPLES/hello.yaml" || pergola up "$EXAMPLES/hello.yaml"
+wait
+kill -9 "$(pergola version --json | tr -d ' \n' | sed 's/.*"pid":\([0-9]*\).*/\1/')"
+pergola exec alice -- ping -c1 -W5 bob
+pergola down --all
+mkdir bin
+for program in nsenter sh; do ln -s "$(command -v $program)" bin/; done
+if PATH=$PWD/bin:$(dirname "$(command -v pergola)") pergola up "$EXAMPLES/hello.yaml"; then echo "up without crun"; fi
+pergola ls
+pergola up "$EXAMPLES/hello.yaml"
+pergola down --all
+`
+
+// TestServersOfAnOrdinaryUserTakeTurns: none is without a holder, and one that could not start leaves none.
+func TestServersOfAnOrdinaryUserTakeTurns(t *testing.T) {
+	out := asUser(t, "set +e\n"+rootlessTurns+"true")
+	if !strings.Contains(out, "bytes from bob") || strings.Contains(out, "up without crun") ||
+		!strings.Contains(out, "find crun or runc: not in PATH") || strings.Contains(out, "may run on") {
+		t.Errorf("the commands printed:\n%s", out)
+	}
+}
+
+// TestAnOrdinaryUserWhereSomethingIsMountedBelowEtc, as it is in containers.
+func TestAnOrdinaryUserWhereSomethingIsMountedBelowEtc(t *testing.T) {
+	out := asUserOn(t, "mount --make-rprivate /; mount --bind /etc/hostname /etc/hostname; ip link set lo up", `
+pergola up "$EXAMPLES/hello.yaml"
+pergola exec alice -- ping -c1 -W5 bob
+pergola exec gateway -- sh -c 'test -e /etc/passwd; test ! -e /etc/frr/daemons; cat /etc/hostname'
+pergola down
+`)
+	if !strings.Contains(out, "bytes from bob") || !strings.Contains(out, "\ngateway\n") {
 		t.Errorf("the commands printed:\n%s", out)
 	}
 }

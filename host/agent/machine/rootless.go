@@ -22,7 +22,7 @@ type Rootless struct {
 }
 
 // ErrRootless is the error of what an ordinary user's host does not have.
-var ErrRootless = errors.New("this host is an ordinary user's, without root's rights")
+var ErrRootless = errors.New("this host is an ordinary user's, without root's rights (`sudo pergola up` has them)")
 
 // plainNetwork is a host network of which only a Network is used: it has no fast path and what stands on one. Its
 // gateway leads to the namespace that pasta connects with the machine's network.

@@ -84,53 +84,65 @@ func (s *Server) lackLimits(nodes []*slice.Node) []lack.Lack {
 	return nil
 }
 
+// needs are what links and nodes at a place ask of the kernel beside containers: for nodes, who does.
+type needs struct {
+	netem, htb, fastPath                     bool
+	outside, ports, binds, programs, uplinks []string
+}
+
+func (n *needs) ofShape(s slice.Shape) {
+	n.netem = n.netem || s.NeedsNetem()
+	n.htb = n.htb || s.NeedsHTB()
+	n.fastPath = n.fastPath || s.NeedsFastPath()
+}
+
+func (n *needs) ofNode(node *slice.Node) {
+	if node.Outside {
+		n.outside = append(n.outside, node.Name)
+	}
+	if len(node.Ports)+len(node.Claims) > 0 {
+		n.ports = append(n.ports, node.Name)
+	}
+	if node.BindPorts != (slice.Ports{}) {
+		n.binds = append(n.binds, node.Name)
+	}
+	switch node.Kind {
+	case slice.Program:
+		n.programs = append(n.programs, node.Name)
+	case slice.Uplink:
+		n.uplinks = append(n.uplinks, node.Name)
+	default: // asks for nothing by its kind
+	}
+}
+
 // lackFeatures looks for what links, and nodes that reach the outside, need of the kernel.
 func (s *Server) lackFeatures(at plan.Place, spec *slice.Slice) (lacks []lack.Lack) {
-	var netem, htb, fastPath bool
+	var n needs
 	for i := range spec.Links {
 		for _, e := range spec.Links[i].Ends {
-			if n := spec.Node(e.Node); !s.alone && n != nil && n.Kind != slice.Switch && !at.Owns(n) {
-				continue // shaped on another host
+			end := spec.Node(e.Node)
+			// Else another host does it.
+			if s.alone || end == nil || end.Kind == slice.Switch || at.Owns(end) {
+				n.ofShape(e.Shape)
 			}
-			netem = netem || e.Shape.NeedsNetem()
-			htb = htb || e.Shape.NeedsHTB()
-			fastPath = fastPath || e.Shape.NeedsFastPath()
 		}
 	}
-	var outside, ports, binds, programs, uplinks []string
 	for i := range spec.Nodes {
-		n := &spec.Nodes[i]
-		if !s.alone && !at.Owns(n) {
-			continue
-		}
-		if n.Outside {
-			outside = append(outside, n.Name)
-		}
-		if len(n.Ports)+len(n.Claims) > 0 {
-			ports = append(ports, n.Name)
-		}
-		if n.BindPorts != (slice.Ports{}) {
-			binds = append(binds, n.Name)
-		}
-		switch n.Kind {
-		case slice.Program:
-			programs = append(programs, n.Name)
-		case slice.Uplink:
-			uplinks = append(uplinks, n.Name)
-		default: // asks for nothing by its kind
+		if node := &spec.Nodes[i]; s.alone || at.Owns(node) {
+			n.ofNode(node)
 		}
 	}
+	p := s.machine.Platform
 	for _, feature := range []struct {
 		needed bool
 		have   func() error
 		nodes  []string
 	}{
-		{netem, s.machine.Platform.HaveNetem, nil}, {htb, s.machine.Platform.HaveHTB, nil},
-		{len(outside) > 0, s.machine.Platform.HaveNAT, outside},
-		{len(ports) > 0, s.machine.Platform.HavePorts, ports},
-		{len(binds) > 0, s.machine.Platform.HaveBind, binds},
-		{fastPath || len(spec.LSPs) > 0 || len(programs) > 0, s.machine.Platform.HaveFastPath, programs},
-		{len(uplinks) > 0, s.machine.Platform.HaveUplink, uplinks},
+		{n.netem, p.HaveNetem, nil}, {n.htb, p.HaveHTB, nil},
+		{len(n.outside) > 0, p.HaveNAT, n.outside}, {len(n.ports) > 0, p.HavePorts, n.ports},
+		{len(n.binds) > 0, p.HaveBind, n.binds},
+		{n.fastPath || len(spec.LSPs)+len(n.programs) > 0, p.HaveFastPath, n.programs},
+		{len(n.uplinks) > 0, p.HaveUplink, n.uplinks},
 	} {
 		if !feature.needed {
 			continue
