@@ -95,7 +95,7 @@ func (b *builder) insert(n int, noise float64) bool {
 // one, so several together may not have the bandwidth.
 func (b *builder) rate(n int, noise float64) {
 	for h := range b.score {
-		b.score[h] = b.hostCost(n, h)
+		b.score[h] = b.hostCost(n, h) + b.wakeCost(h)
 	}
 	alone := true
 	for _, l := range b.linksOf[n] {
@@ -112,7 +112,7 @@ func (b *builder) rate(n int, noise float64) {
 	}
 	if alone {
 		for h := range b.score {
-			b.score[h] = 1 / (1 + b.strength[h])
+			b.score[h] = 1/(1+b.strength[h]) + b.wakeCost(h)
 		}
 		noise = max(noise, 1e-9) // of equal hosts, any
 	}

@@ -3,6 +3,7 @@ package mapping
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 )
@@ -13,44 +14,86 @@ type constraint struct {
 	lift func(r *Request)
 }
 
-// Conflict names constraints of a request that cannot be kept together, and of which none can be left out for that: it
-// leaves out one kind after another for as long as no mapping is found. It is nil where a mapping is found with all of
-// them, and empty where none is found without any. What Map does not find counts as impossible.
+// Conflict names constraints of a request that cannot be kept together: the fewest kinds of them that there are. It is
+// nil where a mapping is found with all of them, and empty where none is found without any. What Map does not find
+// counts as impossible.
+//
+// It leaves out one kind after another for as long as no mapping is found: none of those that remain can be left out.
+// Others may be fewer: so it tries all that are, the fewest first. There are a dozen kinds, and mostly one or two are in
+// conflict.
 func Conflict(s Substrate, r Request, o Options) ([]string, error) {
-	fits := func(r Request) (bool, error) {
-		_, err := Map(s, r, o)
-		if errors.Is(err, ErrImpossible) {
-			return false, nil
+	all := r.constraints()
+	impossible := func(some []constraint) (bool, error) {
+		only := r
+		for i := range all {
+			if !slices.ContainsFunc(some, func(c constraint) bool { return c.what == all[i].what }) {
+				all[i].lift(&only)
+			}
 		}
-		return err == nil, err
+		_, err := Map(s, only, o)
+		if errors.Is(err, ErrImpossible) {
+			return true, nil
+		}
+		return false, err
 	}
-	if all, err := fits(r); all || err != nil {
+	if is, err := impossible(all); !is || err != nil {
 		return nil, err
 	}
-	keep := r.constraints()
-	bare := r
-	for _, c := range keep {
-		c.lift(&bare)
-	}
-	if some, err := fits(bare); !some || err != nil {
+	if is, err := impossible(nil); is || err != nil {
 		return []string{}, err
 	}
-	without := r // those that were found not to matter
-	names := []string{}
-	for _, c := range keep {
-		next := without
-		c.lift(&next)
-		possible, err := fits(next)
+	few := slices.Clone(all)
+	for _, c := range all {
+		without := slices.DeleteFunc(slices.Clone(few), func(other constraint) bool { return other.what == c.what })
+		is, err := impossible(without)
 		if err != nil {
 			return nil, err
 		}
-		if possible {
-			names = append(names, c.what)
-		} else {
-			without = next
+		if is {
+			few = without
 		}
 	}
-	return names, nil
+	for size := 1; size < len(few); size++ {
+		for some := range choices(all, size) {
+			is, err := impossible(some)
+			if err != nil {
+				return nil, err
+			}
+			if is {
+				return namesOf(some), nil
+			}
+		}
+	}
+	return namesOf(few), nil
+}
+
+func namesOf(some []constraint) (names []string) {
+	for _, c := range some {
+		names = append(names, c.what)
+	}
+	return names
+}
+
+// choices gives every way to choose so many of a list, in the order of the list.
+func choices[T any](list []T, size int) iter.Seq[[]T] {
+	return func(yield func([]T) bool) {
+		chosen := make([]T, 0, size)
+		var choose func(from int) bool
+		choose = func(from int) bool {
+			if len(chosen) == size {
+				return yield(slices.Clone(chosen))
+			}
+			for i := from; i <= len(list)-(size-len(chosen)); i++ {
+				chosen = append(chosen, list[i])
+				if !choose(i + 1) {
+					return false
+				}
+				chosen = chosen[:len(chosen)-1]
+			}
+			return true
+		}
+		choose(0)
+	}
 }
 
 // constraints lists what a request asks. To lift one changes no other request that shares its nodes and links.

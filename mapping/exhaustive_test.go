@@ -76,6 +76,79 @@ func eachPath(s mapping.Substrate, from, to string, use func(path []int)) {
 	follow(from, map[string]bool{}, nil)
 }
 
+// awake is the least cost of all mappings of a request without links, where each host that is woken costs so much.
+func awake(s mapping.Substrate, r mapping.Request, most int, now mapping.Mapping) (least int) {
+	m := mapping.Mapping{Hosts: map[string]string{}, Paths: make([][]int, len(r.Links))}
+	least = math.MaxInt
+	var place func(n int)
+	place = func(n int) {
+		if n == len(r.Nodes) {
+			if len(faults(s, r, m)) == 0 && m.Moves(&now) <= most {
+				least = min(least, len(m.Woken(&s)))
+			}
+			return
+		}
+		for _, h := range s.Hosts {
+			m.Hosts[r.Nodes[n].Name] = h.Name
+			place(n + 1)
+		}
+	}
+	place(0)
+	return least
+}
+
+// TestFewHostsAreWokenAndFewNodesMove compares with all mappings, of requests without links: of those that are
+// possible, few are missed, and few wake more hosts than they have to.
+func TestFewHostsAreWokenAndFewNodesMove(t *testing.T) {
+	possible, missed, worse := 0, 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		s, r := draw(t, tiny)
+		r.Links = nil
+		for i := range s.Hosts {
+			s.Hosts[i].Used = nil
+			s.Hosts[i].Asleep = rapid.Bool().Draw(t, "asleep")
+		}
+		o := quick
+		o.Wake = 1
+		now, err := mapping.Map(s, r, o)
+		if err != nil {
+			return
+		}
+		gone := &s.Hosts[rapid.IntRange(0, len(s.Hosts)-1).Draw(t, "gone")]
+		gone.Closed = "is lost"
+		left := mapping.Mapping{Hosts: map[string]string{}} // nodes that can stay
+		for n, h := range now.Hosts {
+			if h != gone.Name {
+				left.Hosts[n] = h
+			}
+		}
+		o.Now, o.Moves = &now, rapid.IntRange(1, 2).Draw(t, "moves")
+		least := awake(s, r, o.Moves, left)
+		m, err := mapping.Map(s, r, o)
+		switch {
+		case least == math.MaxInt:
+			if err == nil {
+				t.Fatalf("mapped, which is impossible: %+v\n%+v\n%+v", s, r, m)
+			}
+			return
+		case err != nil:
+			missed++
+		case m.Moves(&left) > o.Moves:
+			t.Fatalf("%d nodes moved, of %d that may: %+v", m.Moves(&left), o.Moves, m)
+		case len(m.Woken(&s)) > least:
+			worse++
+		}
+		possible++
+	})
+	t.Logf("of %d possible requests %d were refused, and %d woke more hosts than they had to", possible, missed, worse)
+	if possible == 0 {
+		t.Fatal("no request was possible")
+	}
+	if missed+worse > 1+possible/50 {
+		t.Error("more than 2 % were refused, or woke more hosts than they had to")
+	}
+}
+
 func TestWhatIsProvedImpossibleIs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, r := draw(t, tiny)

@@ -110,6 +110,8 @@ func (st *state) whyMissing(n, h int, reach map[int][]float64) string {
 		}
 	}
 	switch {
+	case st.strays(n, h):
+		return fmt.Sprintf("the node would have to move, and %d have moved, as many as may", st.moved)
 	case st.r.PerHost > 0 && st.nodesAt[h] >= st.r.PerHost:
 		return fmt.Sprintf("has %d of the nodes, the most that a host may have", st.nodesAt[h])
 	case st.r.PerSite > 0 && st.nodesIn[st.site[h]] >= st.r.PerSite:

@@ -40,6 +40,30 @@ func (m *Mapping) Cost(r *Request) float64 {
 	return sum
 }
 
+// Woken are the hosts that are asleep and that a mapping uses, in the order of the substrate.
+func (m *Mapping) Woken(s *Substrate) (names []string) {
+	used := map[string]bool{}
+	for _, h := range m.Hosts {
+		used[h] = true
+	}
+	for i := range s.Hosts {
+		if h := &s.Hosts[i]; h.Asleep && used[h.Name] {
+			names = append(names, h.Name)
+		}
+	}
+	return names
+}
+
+// Moves counts the nodes that are on another host than in an earlier mapping.
+func (m *Mapping) Moves(earlier *Mapping) (count int) {
+	for n, h := range m.Hosts {
+		if was, had := earlier.Hosts[n]; had && was != h {
+			count++
+		}
+	}
+	return count
+}
+
 // Options bound the search. The zero value is a good choice.
 type Options struct {
 	Seed uint64
@@ -49,6 +73,13 @@ type Options struct {
 	// Known are mappings of the same request. Of those that keep all constraints, the best is where the search
 	// begins: the result is no worse.
 	Known []Mapping
+	// Now is where the request is, and Moves is how many of its nodes may be on other hosts afterwards; 0: any
+	// number. A node that is on none now, or on one that may not have it any more, does not count.
+	Now   *Mapping
+	Moves int
+	// Wake is what the use of a host that is asleep costs, in hops of the link with the most bandwidth: so others are
+	// preferred, and the request is on few of these. 0: nothing.
+	Wake float64
 	// Stop is asked between steps whether the search is to end; nil: it never is. With it, equal inputs need not
 	// give equal outputs.
 	Stop func() bool
@@ -64,6 +95,9 @@ var ErrImpossible = errors.New("no mapping found")
 // heuristic: it can fail where a mapping exists, unless the *Impossible says that there is none.
 func Map(s Substrate, r Request, o Options) (Mapping, error) {
 	p, err := newProblem(&s, &r)
+	if err == nil {
+		err = p.prefer(&o)
+	}
 	if err != nil {
 		return Mapping{}, fmt.Errorf("map the network: %w", err)
 	}

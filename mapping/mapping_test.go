@@ -178,6 +178,23 @@ func TestConflictNamesWhatCannotBeKeptTogether(t *testing.T) {
 	}
 }
 
+// TestConflictNamesTheFewest: two constraints contradict each other, and a third one alone cannot be kept.
+func TestConflictNamesTheFewest(t *testing.T) {
+	s, r := ring(3), two(1e12)
+	r.PerHost = 0
+	r.Apart = [][]string{{r.Nodes[0].Name, r.Nodes[1].Name}}
+	names, err := mapping.Conflict(s, r, mapping.Options{})
+	want := []string{"bandwidth of links", "nodes that are to be apart"}
+	if diff := cmp.Diff(want, names); diff != "" || err != nil {
+		t.Errorf("conflict (-want +got): %v\n%s", err, diff)
+	}
+	r.Nodes[0].Near = &mapping.Near{Kilometres: 1}
+	names, err = mapping.Conflict(s, r, mapping.Options{})
+	if diff := cmp.Diff([]string{"locations"}, names); diff != "" || err != nil {
+		t.Errorf("conflict (-want +got): %v\n%s", err, diff)
+	}
+}
+
 func TestBadInputs(t *testing.T) {
 	for _, tt := range []struct {
 		want   string

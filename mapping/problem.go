@@ -31,7 +31,13 @@ type problem struct {
 	spare    []float64 // by trunk: the bandwidth that is left
 	price    []float64 // by trunk: of a bit/s, in hops
 	strength []float64 // by host: the bandwidth around it and the room in it
+
+	wake  float64 // cost of using a host that is asleep
+	home  []int   // by node: the host that it is on now, if it may stay there; else nowhere
+	moves int     // how many nodes may leave theirs; unbounded: any number
 }
+
+const unbounded = -1
 
 // delayTolerance is the part of a delay bound by which a sum of delays may exceed it.
 const delayTolerance = 1e-9
@@ -79,6 +85,33 @@ func newProblem(s *Substrate, r *Request) (*problem, error) {
 	p.readRules()
 	p.rankHosts()
 	return p, nil
+}
+
+// prefer reads the options that say what is wanted.
+func (p *problem) prefer(o *Options) error {
+	if bad(o.Wake) || o.Moves < 0 || o.Moves > 0 && o.Now == nil {
+		return fmt.Errorf("to wake a host costs %v, and %d nodes may move: give no negative figures, and say where "+
+			"the nodes are that may move", o.Wake, o.Moves)
+	}
+	p.wake = o.Wake
+	if len(p.worth) > 0 {
+		p.wake *= slices.Max(p.worth)
+	}
+	p.home, p.moves = slices.Repeat([]int{nowhere}, len(p.r.Nodes)), unbounded
+	if o.Moves == 0 {
+		return nil
+	}
+	p.moves = o.Moves
+	number := make(map[string]int, len(p.s.Hosts))
+	for h := range p.s.Hosts {
+		number[p.s.Hosts[h].Name] = h
+	}
+	for n := range p.home {
+		if h, known := number[o.Now.Hosts[p.r.Nodes[n].Name]]; known && p.may[n][h] {
+			p.home[n] = h
+		}
+	}
+	return nil
 }
 
 func hostNames(s *Substrate) []string {

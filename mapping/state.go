@@ -12,6 +12,7 @@ type state struct {
 	left    []float64   // by trunk: bandwidth
 	nodesAt []int       // by host: nodes of this request
 	nodesIn []int       // by site
+	moved   int         // nodes on another host than their home
 	missing int         // nodes without a host
 	cost    float64     // of the links that are routed and the nodes that are placed: bit/s times hops
 }
@@ -46,7 +47,7 @@ func (st *state) copyFrom(other *state) {
 	for l, path := range other.paths {
 		st.paths[l] = append(st.paths[l][:0], path...)
 	}
-	st.missing, st.cost = other.missing, other.cost
+	st.moved, st.missing, st.cost = other.moved, other.missing, other.cost
 }
 
 // better reports whether a state is nearer to what is wanted: fewer nodes without a host, then less cost. What differs
@@ -60,8 +61,15 @@ func (st *state) better(than *state) bool {
 
 // fits reports whether node n, which has no host, can be on host h as far as the host is concerned.
 func (st *state) fits(n, h int) bool {
-	return st.may[n][h] && st.hasRoom(n, st.free[h]) && !st.crowded(h) && !st.joinsRival(n, h)
+	return st.may[n][h] && st.hasRoom(n, st.free[h]) && !st.crowded(h) && !st.joinsRival(n, h) && !st.strays(n, h)
 }
+
+// strays reports whether node n would be one more of those that leave their homes than may.
+func (st *state) strays(n, h int) bool {
+	return st.leaves(n, h) && st.moves != unbounded && st.moved >= st.moves
+}
+
+func (p *problem) leaves(n, h int) bool { return p.home[n] != nowhere && p.home[n] != h }
 
 // crowded reports whether a host or its site has as many nodes of the request as it may.
 func (st *state) crowded(h int) bool {
@@ -98,10 +106,26 @@ func (st *state) count(n, h, by int) {
 	for k, wanted := range st.demand[n] {
 		st.free[h][k] -= float64(by) * wanted
 	}
-	st.nodesAt[h] += by
+	if st.leaves(n, h) {
+		st.moved += by
+	}
+	if by < 0 {
+		st.nodesAt[h] += by
+	}
+	st.cost += float64(by) * (st.hostCost(n, h) + st.wakeCost(h))
+	if by > 0 {
+		st.nodesAt[h] += by
+	}
 	st.nodesIn[st.site[h]] += by
 	st.missing -= by
-	st.cost += float64(by) * st.hostCost(n, h)
+}
+
+// wakeCost is what the first node on a host costs.
+func (st *state) wakeCost(h int) float64 {
+	if st.nodesAt[h] == 0 && st.s.Hosts[h].Asleep {
+		return st.wake
+	}
+	return 0
 }
 
 // hostCost is what a node's host adds to the cost.

@@ -18,6 +18,7 @@ type Host struct {
 	Used     map[string]float64 // what others hold of it, by name
 	Position *Position          // nil: not known
 	Closed   string             // why it takes no nodes, such as "is lost"; empty: it takes them
+	Asleep   bool               // it is switched off: to use it costs Options.Wake
 }
 
 // Position is a point on the Earth, in degrees.

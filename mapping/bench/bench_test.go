@@ -4,6 +4,8 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"os"
+	"regexp"
 	"testing"
 
 	"github.com/pergola-net/pergola/mapping"
@@ -115,6 +117,64 @@ func BenchmarkWX100(b *testing.B) {
 			})
 		}
 	}
+}
+
+var (
+	gml   = flag.String("gml", "", "`file` of the topology for BenchmarkTopology, in the Graph Modelling Language")
+	rate  = flag.Float64("rate", 0.016, "requests in a unit of time, for BenchmarkTopology")
+	seeds = flag.Uint64("seeds", 10, "scenarios, for BenchmarkTopology")
+)
+
+// BenchmarkTopology plays scenarios as WX100's on a network of a file, such as those that Virne brings: GEANT at a rate
+// of 0.016, BRAIN at 0.004.
+func BenchmarkTopology(b *testing.B) {
+	if *gml == "" {
+		b.Skip("no topology: -gml FILE")
+	}
+	setting := bench.WX100(*rate)
+	setting.Hosts, setting.Trunks = readGML(b, *gml)
+	for name, solve := range map[string]bench.Solver{"search": search, "greedy": greedy, "nrm": nodeRanking} {
+		b.Run(name, func(b *testing.B) {
+			var results []bench.Result
+			for b.Loop() {
+				for seed := range *seeds {
+					results = append(results, bench.Play(setting.Draw(seed+1), solve))
+				}
+			}
+			report(b, results)
+		})
+	}
+}
+
+var edge = regexp.MustCompile(`source (\d+)\s+target (\d+)`)
+
+// readGML reads which nodes are joined. Of parallel edges, one counts; nodes without one are left out.
+func readGML(b *testing.B, file string) (hosts int, trunks [][2]int) {
+	b.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		b.Fatal(err)
+	}
+	number, joined := map[string]int{}, map[[2]int]bool{}
+	for _, m := range edge.FindAllStringSubmatch(string(text), -1) {
+		var ends [2]int
+		for i, name := range m[1:] {
+			n, known := number[name]
+			if !known {
+				n = len(number)
+				number[name] = n
+			}
+			ends[i] = n
+		}
+		if ends[0] > ends[1] {
+			ends[0], ends[1] = ends[1], ends[0]
+		}
+		if ends[0] != ends[1] && !joined[ends] {
+			joined[ends] = true
+			trunks = append(trunks, ends)
+		}
+	}
+	return len(number), trunks
 }
 
 func report(b *testing.B, results []bench.Result) {
