@@ -14,6 +14,9 @@ type constraint struct {
 	lift func(r *Request)
 }
 
+// is tells whether another one is of the same kind.
+func (c constraint) is(other constraint) bool { return c.what == other.what }
+
 // Conflict names constraints of a request that cannot be kept together: the fewest kinds of them that there are. It is
 // nil where a mapping is found with all of them, and empty where none is found without any. What Map does not find
 // counts as impossible.
@@ -26,7 +29,7 @@ func Conflict(s Substrate, r Request, o Options) ([]string, error) {
 	impossible := func(some []constraint) (bool, error) {
 		only := r
 		for i := range all {
-			if !slices.ContainsFunc(some, func(c constraint) bool { return c.what == all[i].what }) {
+			if !slices.ContainsFunc(some, all[i].is) {
 				all[i].lift(&only)
 			}
 		}
@@ -44,7 +47,7 @@ func Conflict(s Substrate, r Request, o Options) ([]string, error) {
 	}
 	few := slices.Clone(all)
 	for _, c := range all {
-		without := slices.DeleteFunc(slices.Clone(few), func(other constraint) bool { return other.what == c.what })
+		without := slices.DeleteFunc(slices.Clone(few), c.is)
 		is, err := impossible(without)
 		if err != nil {
 			return nil, err

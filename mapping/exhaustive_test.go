@@ -140,7 +140,8 @@ func TestFewHostsAreWokenAndFewNodesMove(t *testing.T) {
 		}
 		possible++
 	})
-	t.Logf("of %d possible requests %d were refused, and %d woke more hosts than they had to", possible, missed, worse)
+	t.Logf("of %d possible requests %d were refused, and %d woke more hosts than they had to", possible, missed,
+		worse)
 	if possible == 0 {
 		t.Fatal("no request was possible")
 	}

@@ -77,8 +77,8 @@ type Options struct {
 	// number. A node that is on none now, or on one that may not have it any more, does not count.
 	Now   *Mapping
 	Moves int
-	// Wake is what the use of a host that is asleep costs, in hops of the link with the most bandwidth: so others are
-	// preferred, and the request is on few of these. 0: nothing.
+	// Wake is what the use of a host that is asleep costs, in hops of the link with the most bandwidth: so others
+	// are preferred, and the request is on few of these. 0: nothing.
 	Wake float64
 	// Stop is asked between steps whether the search is to end; nil: it never is. With it, equal inputs need not
 	// give equal outputs.

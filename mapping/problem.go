@@ -90,8 +90,8 @@ func newProblem(s *Substrate, r *Request) (*problem, error) {
 // prefer reads the options that say what is wanted.
 func (p *problem) prefer(o *Options) error {
 	if bad(o.Wake) || o.Moves < 0 || o.Moves > 0 && o.Now == nil {
-		return fmt.Errorf("to wake a host costs %v, and %d nodes may move: give no negative figures, and say where "+
-			"the nodes are that may move", o.Wake, o.Moves)
+		return fmt.Errorf("to wake a host costs %v, and %d nodes may move: give no negative figures, and say "+
+			"where the nodes are that may move", o.Wake, o.Moves)
 	}
 	p.wake = o.Wake
 	if len(p.worth) > 0 {
