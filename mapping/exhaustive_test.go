@@ -11,7 +11,7 @@ import (
 )
 
 // tiny is what all mappings can be tried of.
-var tiny = size{hosts: 4, trunks: 6, nodes: 4, links: 4}
+var tiny = size{hosts: 4, trunks: 6, nodes: 4, links: 4, parts: []int{0}}
 
 // optimum tries all mappings of a request: each host for each node, each path without a loop for each link. It is
 // infinite if none keeps the constraints.

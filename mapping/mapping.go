@@ -25,7 +25,7 @@ import (
 // Mapping says where a request is.
 type Mapping struct {
 	Hosts map[string]string // by node: its host
-	// Paths are, by link of the request, the trunks from the host of its end A to that of its end B, as indices
+	// Paths are, by link of the divided request, the trunks from the host of its end A to that of its end B, as indices
 	// into those of the substrate; none where both ends are on one host.
 	Paths [][]int
 }
@@ -33,9 +33,9 @@ type Mapping struct {
 // Cost is the bandwidth that a mapping takes of all trunks together, which is what a mapping can save: the demands of
 // nodes are the same on any host.
 func (m *Mapping) Cost(r *Request) float64 {
-	sum := 0.0
-	for l := range r.Links {
-		sum += r.Links[l].Bandwidth * float64(len(m.Paths[l]))
+	sum, d := 0.0, r.Divided()
+	for l := range d.Links {
+		sum += d.Links[l].Bandwidth * float64(len(m.Paths[l]))
 	}
 	return sum
 }
@@ -94,6 +94,7 @@ var ErrImpossible = errors.New("no mapping found")
 // Map maps a request onto a substrate. The error is an *Impossible, or says what is wrong with the input. It is a
 // heuristic: it can fail where a mapping exists, unless the *Impossible says that there is none.
 func Map(s Substrate, r Request, o Options) (Mapping, error) {
+	r = r.Divided()
 	p, err := newProblem(&s, &r)
 	if err == nil {
 		err = p.prefer(&o)

@@ -69,6 +69,18 @@ func TestALinkGoesAroundAFullTrunk(t *testing.T) {
 	}
 }
 
+func TestPartsOfALinkHavePathsOfTheirOwn(t *testing.T) {
+	s, r := ring(3), two(150e6) // more than a trunk has
+	if _, err := mapping.Map(s, r, mapping.Options{}); !errors.Is(err, mapping.ErrImpossible) {
+		t.Errorf("in one part: %v", err)
+	}
+	r.Links[0].Parts = 2
+	m := mustMap(t, s, r)
+	if len(m.Paths) != 2 || len(m.Paths[0])+len(m.Paths[1]) != 3 || m.Cost(&r) != 3*75e6 {
+		t.Errorf("paths %v cost %v", m.Paths, m.Cost(&r))
+	}
+}
+
 func TestADelayBoundIsKeptByALongerPath(t *testing.T) {
 	s, r := ring(5), two(30e6)
 	s.Trunks[0].Delay = 0.1

@@ -15,7 +15,13 @@ import (
 )
 
 // size bounds what is drawn.
-type size struct{ hosts, trunks, nodes, links int }
+type size struct {
+	hosts, trunks, nodes, links int
+	parts                       []int // of a link
+}
+
+// small is more than can be tried, in little time.
+var small = size{hosts: 8, trunks: 14, nodes: 8, links: 12, parts: []int{0, 0, 0, 1, 2}}
 
 // draw makes a substrate with little room and a request for it.
 func draw(t *rapid.T, most size) (mapping.Substrate, mapping.Request) {
@@ -76,7 +82,8 @@ func draw(t *rapid.T, most size) (mapping.Substrate, mapping.Request) {
 	for range rapid.IntRange(0, most.links).Draw(t, "links") {
 		if a, b, two := pair(t, names); two {
 			r.Links = append(r.Links, mapping.Link{A: a, B: b, Bandwidth: 5 * whole("rate", 0, 6),
-				Delay: rapid.SampledFrom([]float64{0, 0, 2, 4}).Draw(t, "bound")})
+				Delay: rapid.SampledFrom([]float64{0, 0, 2, 4}).Draw(t, "bound"),
+				Parts: rapid.SampledFrom(most.parts).Draw(t, "parts")})
 		}
 	}
 	if len(names) > 1 && oneIn(3, "apart") {
@@ -161,6 +168,7 @@ func faults(s mapping.Substrate, r mapping.Request, m mapping.Mapping) (list []s
 
 func faultsOfPaths(s mapping.Substrate, r mapping.Request, m mapping.Mapping) (list []string) {
 	held := make([]float64, len(s.Trunks))
+	r = r.Divided()
 	for l, link := range r.Links {
 		at, delay := m.Hosts[link.A], 0.0
 		for _, t := range m.Paths[l] {
@@ -196,7 +204,7 @@ var quick = mapping.Options{Effort: 20_000}
 func TestEveryMappingKeepsAllConstraints(t *testing.T) {
 	mapped := 0
 	rapid.Check(t, func(t *rapid.T) {
-		s, r := draw(t, size{8, 14, 8, 12})
+		s, r := draw(t, small)
 		m, err := mapping.Map(s, r, quick)
 		if errors.Is(err, mapping.ErrImpossible) {
 			return
@@ -216,7 +224,7 @@ func TestEveryMappingKeepsAllConstraints(t *testing.T) {
 
 func TestEqualInputsGiveEqualMappings(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s, r := draw(t, size{8, 14, 8, 12})
+		s, r := draw(t, small)
 		a, errA := mapping.Map(s, r, quick)
 		b, errB := mapping.Map(s, r, quick)
 		if fmt.Sprint(errA) != fmt.Sprint(errB) || !gocmp.Equal(a, b) {
@@ -229,7 +237,7 @@ func TestEqualInputsGiveEqualMappings(t *testing.T) {
 // nothing is used, these are hops.
 func TestTheResultIsNoWorseThanWhatIsKnown(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s, r := draw(t, size{8, 14, 8, 12})
+		s, r := draw(t, small)
 		for i := range s.Trunks {
 			s.Trunks[i].Used = 0
 		}

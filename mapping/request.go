@@ -1,5 +1,7 @@
 package mapping
 
+import "slices"
+
 // Request is a virtual network, as far as its mapping depends on it.
 type Request struct {
 	Nodes []Node
@@ -31,4 +33,22 @@ type Link struct {
 	A, B      string
 	Bandwidth float64 // bit/s in each direction, of each trunk on its path
 	Delay     float64 // in seconds, that its path may have; 0: any
+	// Parts is how many equal parts of the bandwidth may each have a path of their own, as flows have that are spread
+	// over paths (ECMP). 0 and 1: it has one path.
+	Parts int
+}
+
+// Divided is the request with a link for each part of a link that may be divided.
+func (r *Request) Divided() Request {
+	d := *r
+	if !slices.ContainsFunc(r.Links, func(l Link) bool { return l.Parts > 1 }) {
+		return d
+	}
+	d.Links = nil
+	for _, l := range r.Links {
+		parts := max(l.Parts, 1)
+		l.Bandwidth, l.Parts = l.Bandwidth/float64(parts), 0
+		d.Links = append(d.Links, slices.Repeat([]Link{l}, parts)...)
+	}
+	return d
 }
