@@ -22,8 +22,8 @@ func (c constraint) is(other constraint) bool { return c.what == other.what }
 // counts as impossible.
 //
 // It leaves out one kind after another for as long as no mapping is found: none of those that remain can be left out.
-// Others may be fewer: so it tries all that are, the fewest first. There are a dozen kinds, and mostly one or two are in
-// conflict.
+// Others may be fewer: so it tries all that are, the fewest first. There are a dozen kinds, and mostly one or two are
+// in conflict.
 func Conflict(s Substrate, r Request, o Options) ([]string, error) {
 	all := r.constraints()
 	impossible := func(some []constraint) (bool, error) {

@@ -25,8 +25,8 @@ import (
 // Mapping says where a request is.
 type Mapping struct {
 	Hosts map[string]string // by node: its host
-	// Paths are, by link of the divided request, the trunks from the host of its end A to that of its end B, as indices
-	// into those of the substrate; none where both ends are on one host.
+	// Paths are, by link of the divided request, the trunks from the host of its end A to that of its end B, as
+	// indices into those of the substrate; none where both ends are on one host.
 	Paths [][]int
 }
 

@@ -33,8 +33,8 @@ type Link struct {
 	A, B      string
 	Bandwidth float64 // bit/s in each direction, of each trunk on its path
 	Delay     float64 // in seconds, that its path may have; 0: any
-	// Parts is how many equal parts of the bandwidth may each have a path of their own, as flows have that are spread
-	// over paths (ECMP). 0 and 1: it has one path.
+	// Parts is how many equal parts of the bandwidth may each have a path of their own, as flows have that are
+	// spread over paths (ECMP). 0 and 1: it has one path.
 	Parts int
 }
 

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,6 +29,13 @@ func asUser(t *testing.T, script string, args ...string) string {
 func asUserOn(t *testing.T, setUp, script string, args ...string) string {
 	t.Helper()
 	testkit.Root(t)
+	if err := exec.CommandContext(t.Context(), "unshare", "--user", "true").Run(); err != nil {
+		why := fmt.Sprintf("nobody makes user namespaces here, as in a chroot (user_namespaces(7)): %v", err)
+		if os.Getenv("CI") != "" {
+			t.Fatal(why)
+		}
+		t.Skip(why)
+	}
 	dir := testkit.TempState(t)
 	testkit.LeakCheck(t, dir)
 	home, session := filepath.Join(dir, "home"), filepath.Join(dir, "session")
