@@ -45,6 +45,6 @@ func denied(err error) error {
 		return &DeniedError{err, "the kernel was built without them (CONFIG_USER_NS)"}
 	}
 	return &DeniedError{err, "this process may be in a chroot, or in a container whose seccomp or AppArmor " +
-		"profile denies them (Docker: --security-opt seccomp=unconfined --security-opt apparmor=unconfined --security-opt " +
-		"systempaths=unconfined)"}
+		"profile denies them (Docker: --security-opt seccomp=unconfined --security-opt " +
+		"apparmor=unconfined --security-opt systempaths=unconfined)"}
 }
