@@ -79,7 +79,8 @@ func inNamespaceOf(pid int) (pids []int) {
 }
 
 // freeze stops each process by a signal, which the first of a namespace takes from outside of it only
-// (pid_namespaces(7)). It returns when none runs: one may be forked while the others are told.
+// (pid_namespaces(7)). It returns when none runs: one may be forked while the others are told. One that waits for a
+// child that it has forked with vfork(2) is told, and is not waited for: the child is stopped, and the signal pending.
 func (g noCgroups) freeze(group string, on bool) error {
 	p := g.first(group)
 	signal := unix.SIGCONT
@@ -90,10 +91,12 @@ func (g noCgroups) freeze(group string, on bool) error {
 		others := 0
 		for _, pid := range inNamespaceOf(p.PID) {
 			_, state, err := procStat(pid)
-			if err != nil || state == 'Z' || state == 'X' || (state == 'T') == on {
+			if err != nil || state == 'Z' || state == 'X' || (state == 'T') == on && state != 'D' {
 				continue
 			}
-			others++
+			if state != 'D' {
+				others++
+			}
 			_ = unix.Kill(pid, signal) // else it has ended
 		}
 		if others == 0 {

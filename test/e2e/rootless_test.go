@@ -133,7 +133,7 @@ pergola node pause denver
 pergola node ls | grep 'denver .*paused'
 for process in /proc/[0-9]*; do # what exec has brought there, too
 	[ "$(readlink $process/ns/pid)" != "$(readlink /proc/$first/ns/pid)" ] || cut -d' ' -f3 $process/stat
-done | grep -v Z | sort | uniq -c | sed 's/^ *[0-9]*/in state/'
+done | grep -v '[ZD]' | sort | uniq -c | sed 's/^ *[0-9]*/in state/'
 pergola node resume denver
 pergola exec denver -- pkill timeout
 pergola node stop seattle
