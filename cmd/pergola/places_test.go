@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/pergola-net/pergola/lab/testkit"
 )
 
 func TestPlacesOfAUser(t *testing.T) {
@@ -65,9 +67,7 @@ func TestPlacesOfAUser(t *testing.T) {
 
 // TestRootHasTheMachinesServer also where the environment is that of a user's server, as with sudo -E.
 func TestRootHasTheMachinesServer(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("this is not root")
-	}
+	testkit.Root(t)
 	t.Setenv("PERGOLA_NAMESPACES", "5,6,7,8")
 	t.Setenv("XDG_RUNTIME_DIR", t.TempDir())
 	if have := usualPlaces(); have != machinesPlaces {

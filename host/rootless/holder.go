@@ -1,11 +1,9 @@
 package rootless
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -14,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 )
 
@@ -80,15 +79,18 @@ func read(dir string) (h held, lives bool) {
 
 // startOf is when a process that has not ended began: field 22 of proc(5) stat.
 func startOf(pid int) (string, error) {
-	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	p, err := procfs.NewProc(pid)
 	if err != nil {
 		return "", err
 	}
-	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
-	if len(fields) < 20 || fields[0] == "Z" {
+	stat, err := p.Stat()
+	if err != nil {
+		return "", err
+	}
+	if stat.State == "Z" {
 		return "", unix.ESRCH
 	}
-	return fields[19], nil
+	return strconv.FormatUint(stat.Starttime, 10), nil
 }
 
 // findOrStart gives the holder that the directory notes, or starts one: where that was killed, in its namespaces, if an
@@ -218,9 +220,10 @@ func usernsOf(pid int) (inode uint64, err error) {
 
 // memberOf finds a process that is in a user namespace; 0: none is.
 func memberOf(userns uint64) (pid int) {
-	for pid := range processes() {
-		if inode, err := usernsOf(pid); err == nil && inode == userns {
-			return pid
+	all, _ := procfs.AllProcs() // without /proc, there is no holder either
+	for _, p := range all {
+		if inode, err := usernsOf(p.PID); err == nil && inode == userns {
+			return p.PID
 		}
 	}
 	return 0
@@ -229,9 +232,10 @@ func memberOf(userns uint64) (pid int) {
 // endBelow kills what is in user namespaces that were made in this one: nodes. With the mounts of this one, all by
 // which they are found again has ended.
 func endBelow(userns uint64) {
-	for pid := range processes() {
-		if parent, err := parentOf(pid); err == nil && parent == userns {
-			_ = unix.Kill(pid, unix.SIGKILL) // else it has ended
+	all, _ := procfs.AllProcs() // likewise
+	for _, p := range all {
+		if parent, err := parentOf(p.PID); err == nil && parent == userns {
+			_ = unix.Kill(p.PID, unix.SIGKILL) // else it has ended
 		}
 	}
 }
@@ -251,16 +255,4 @@ func parentOf(pid int) (inode uint64, err error) {
 	var st unix.Stat_t
 	err = unix.Fstat(fd, &st)
 	return st.Ino, err
-}
-
-// processes lists all of the machine. Those of other users show nothing of their namespaces.
-func processes() iter.Seq[int] {
-	return func(yield func(int) bool) {
-		all, _ := filepath.Glob("/proc/[0-9]*") // the pattern is well formed
-		for _, dir := range all {
-			if pid, err := strconv.Atoi(filepath.Base(dir)); err == nil && !yield(pid) {
-				return
-			}
-		}
-	}
 }

@@ -5,7 +5,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+
+	"github.com/prometheus/procfs"
 )
 
 // etcOf is the directory that is the lowest layer of the /etc of a slice's slivers: the machine's own. An ordinary user
@@ -29,16 +32,10 @@ func (r *Runtime) etcOf(slice uint16) (string, error) {
 
 // mountedBelow reports whether something is mounted below a directory.
 func mountedBelow(dir string) bool {
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		return false
-	}
-	for line := range strings.Lines(string(mounts)) {
-		if fields := strings.Fields(line); len(fields) > 4 && strings.HasPrefix(fields[4], dir+"/") {
-			return true
-		}
-	}
-	return false
+	mounts, err := procfs.GetMounts()
+	return err == nil && slices.ContainsFunc(mounts, func(m *procfs.MountInfo) bool {
+		return strings.HasPrefix(m.MountPoint, dir+"/")
+	})
 }
 
 // copyReadable copies directories, files and symbolic links, but for those that this process may not read.

@@ -9,6 +9,7 @@ import (
 	"bufio"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -29,6 +30,20 @@ func Root(t testing.TB) {
 		t.Fatal("needs root, and CI must not skip")
 	}
 	t.Skip("needs root")
+}
+
+// UserNamespaces skips the test where the kernel lets nobody make user namespaces, as in a chroot
+// (user_namespaces(7)); in CI it fails.
+func UserNamespaces(t testing.TB) {
+	t.Helper()
+	err := exec.CommandContext(t.Context(), "unshare", "--user", "true").Run()
+	switch {
+	case err == nil:
+	case inCI():
+		t.Fatalf("needs user namespaces, and CI must not skip: %v", err)
+	default:
+		t.Skipf("nobody makes user namespaces here, as in a chroot: %v", err)
+	}
 }
 
 // KernelModule skips the test when the running kernel has no such part (sch_netem, say), neither built in nor as a

@@ -2,7 +2,7 @@ package e2e
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,13 +29,7 @@ func asUser(t *testing.T, script string, args ...string) string {
 func asUserOn(t *testing.T, setUp, script string, args ...string) string {
 	t.Helper()
 	testkit.Root(t)
-	if err := exec.CommandContext(t.Context(), "unshare", "--user", "true").Run(); err != nil {
-		why := fmt.Sprintf("nobody makes user namespaces here, as in a chroot (user_namespaces(7)): %v", err)
-		if os.Getenv("CI") != "" {
-			t.Fatal(why)
-		}
-		t.Skip(why)
-	}
+	testkit.UserNamespaces(t)
 	dir := testkit.TempState(t)
 	testkit.LeakCheck(t, dir)
 	home, session := filepath.Join(dir, "home"), filepath.Join(dir, "session")
@@ -96,7 +90,7 @@ func asUserOn(t *testing.T, setUp, script string, args ...string) string {
 // processesOf lists the processes of a user, once those that end have ended.
 func processesOf(t *testing.T, uid uint32) (left []string) {
 	t.Helper()
-	for deadline := time.Now().Add(testkit.Patience(10 * time.Second)); ; time.Sleep(10 * time.Millisecond) {
+	_ = testkit.Poll(func() error {
 		left = nil
 		all, _ := filepath.Glob("/proc/[0-9]*") // the pattern is well formed
 		for _, dir := range all {
@@ -110,10 +104,12 @@ func processesOf(t *testing.T, uid uint32) (left []string) {
 				left = append(left, filepath.Base(dir)+" "+words)
 			}
 		}
-		if len(left) == 0 || time.Now().After(deadline) {
-			return left
+		if len(left) > 0 {
+			return errors.New("some run")
 		}
-	}
+		return nil
+	}, 10*time.Second) // the caller says what is left
+	return left
 }
 
 const rootlessRouters = `
