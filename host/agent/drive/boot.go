@@ -21,6 +21,8 @@ const bootTimeout = 10 * time.Second
 type Boot struct {
 	ID    sliver.ID
 	Until time.Time // the slice is not settled because of it
+
+	ended bool // its node is deleted, which ends the lines; guarded by Driver.mu
 }
 
 // Boots gives the runs of exec lines that have not ended.
@@ -47,13 +49,13 @@ func (d *Driver) boot(ctx context.Context, id sliver.ID, lines, note []string) e
 	if err := d.Machine.Runtime.Note(id, plan.NoteOf[plan.KindBoot], plan.Booted); err != nil {
 		return err
 	}
-	b := &Boot{id, time.Now().Add(bootTimeout)}
+	b := &Boot{ID: id, Until: time.Now().Add(bootTimeout)}
 	d.mu.Lock()
 	d.boots[b] = true
 	d.mu.Unlock()
 	go func() {
-		d.runLines(ctx, id, s.PID, lines)
-		d.note(ctx, id, s.PID, note)
+		d.runLines(ctx, b, s.PID, lines)
+		d.note(ctx, b, s.PID, note)
 		d.mu.Lock()
 		delete(d.boots, b)
 		d.mu.Unlock()
@@ -62,8 +64,30 @@ func (d *Driver) boot(ctx context.Context, id sliver.ID, lines, note []string) e
 	return nil
 }
 
-// runLines runs lines one after the other as long as the sliver's first process is the same.
-func (d *Driver) runLines(ctx context.Context, id sliver.ID, pid int, lines []string) {
+// endBoots makes the runs of a node's exec lines count no more: the node is deleted next, and that is no failure of the
+// line that it ends. The next sliver of the node has lines of its own.
+func (d *Driver) endBoots(id sliver.ID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for b := range d.boots {
+		if b.ID == id {
+			b.ended = true
+		}
+	}
+}
+
+// counts reports whether a run of exec lines is still that of the node's present sliver.
+func (d *Driver) counts(b *Boot, pid int) bool {
+	d.mu.Lock()
+	ended := b.ended
+	d.mu.Unlock()
+	s, err := d.Machine.Runtime.Observe(b.ID)
+	return !ended && err == nil && s.PID == pid
+}
+
+// runLines runs lines one after the other as long as they count.
+func (d *Driver) runLines(ctx context.Context, b *Boot, pid int, lines []string) {
+	id := b.ID
 	var results []slice.ExecResult
 	for _, line := range lines {
 		late := time.AfterFunc(bootTimeout, func() {
@@ -72,7 +96,7 @@ func (d *Driver) runLines(ctx context.Context, id sliver.ID, pid int, lines []st
 		})
 		result := d.runLine(ctx, id, line)
 		late.Stop()
-		if s, lost := d.Machine.Runtime.Observe(id); lost != nil || s.PID != pid {
+		if !d.counts(b, pid) {
 			return // the lines are those of a node that is no more
 		}
 		if result.Failed() {
@@ -86,12 +110,12 @@ func (d *Driver) runLines(ctx context.Context, id sliver.ID, pid int, lines []st
 }
 
 // note has a node remember how its routing daemon is configured by now.
-func (d *Driver) note(ctx context.Context, id sliver.ID, pid int, command []string) {
-	if s, err := d.Machine.Runtime.Observe(id); err != nil || s.PID != pid || len(command) == 0 {
+func (d *Driver) note(ctx context.Context, b *Boot, pid int, command []string) {
+	if len(command) == 0 || !d.counts(b, pid) {
 		return
 	}
-	if _, err := d.run(ctx, id, command); err != nil {
-		d.Warn(id, fmt.Sprintf("remember how the routing daemon is configured: %v", err))
+	if _, err := d.run(ctx, b.ID, command); err != nil && d.counts(b, pid) {
+		d.Warn(b.ID, fmt.Sprintf("remember how the routing daemon is configured: %v", err))
 	}
 }
 

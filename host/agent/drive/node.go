@@ -81,6 +81,7 @@ func (d *Pass) remove(ctx context.Context, id sliver.ID) error {
 
 // delete removes a sliver, and before it what the fast path has of it.
 func (d *Driver) delete(ctx context.Context, id sliver.ID) error {
+	d.endBoots(id)
 	d.FastPath.Remove(id)
 	return d.Machine.Runtime.Delete(ctx, id)
 }
