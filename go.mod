@@ -51,6 +51,7 @@ require (
 	github.com/go-sourcemap/sourcemap v2.1.3+incompatible // indirect
 	github.com/golang/freetype v0.0.0-20170609003504-e2365dfdc4a0 // indirect
 	github.com/google/pprof v0.0.0-20230207041349-798e818bf904 // indirect
+	github.com/hashicorp/yamux v0.1.2 // indirect
 	github.com/mdlayher/socket v0.6.0 // indirect
 	golang.org/x/image v0.30.0 // indirect
 )
