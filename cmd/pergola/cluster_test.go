@@ -27,13 +27,14 @@ import (
 // paper is a cluster whose other machines answer nothing.
 type paper struct{ authority *pki.Authority }
 
-func (paper) Self() string                      { return "h1" }
-func (paper) KeepsStore() bool                  { return true }
-func (paper) IsServer() bool                    { return true }
-func (p paper) Authority() *pki.Authority       { return p.authority }
-func (paper) Peer(hosts.Host) http.RoundTripper { return nowhere{} }
-func (paper) AnyServer() http.RoundTripper      { return nowhere{} }
-func (paper) Servers() []string                 { return []string{"192.0.2.1:7470"} }
+func (paper) Self() string                           { return "h1" }
+func (paper) KeepsStore() bool                       { return true }
+func (paper) IsServer() bool                         { return true }
+func (p paper) Authority() *pki.Authority            { return p.authority }
+func (paper) Peer(store.HostState) http.RoundTripper { return nowhere{} }
+func (paper) Connected(context.Context) bool         { return true }
+func (paper) AnyServer() http.RoundTripper           { return nowhere{} }
+func (paper) Servers() []string                      { return []string{"192.0.2.1:7470"} }
 
 func (paper) Join(context.Context, api.JoinRequest) (api.JoinAnswer, error) {
 	return api.JoinAnswer{}, errors.New("nobody joins")

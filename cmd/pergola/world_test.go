@@ -63,7 +63,7 @@ func newWorld(t *testing.T, change ...func(*rest.Config, *store.Store)) *world {
 	}
 	blobs := blob.Dir(filepath.Join(dir, "blobs"))
 	cfg := rest.Config{
-		Store: s, Controller: controller.New(s, w.host, blobs,
+		Records: s, Store: s, Controller: controller.New(s, w.host, blobs,
 			w.bus), Agent: w.host, Blobs: blobs, Events: w.bus, Version: "v-test",
 	}
 	for _, c := range change {

@@ -57,7 +57,7 @@ func (a *application) attempt(ctx context.Context) error {
 		if err != nil || decided {
 			return err
 		}
-		if a.doubts, err = a.supports(ctx, next); err != nil {
+		if a.doubts, err = Supports(ctx, a.host, next); err != nil {
 			return err
 		}
 		a.asked = true
@@ -105,7 +105,7 @@ func (a *application) decide(ctx context.Context, prev, next *slice.Slice, gener
 		return false, err
 	}
 	own := a.caller.Root && a.caller.Local
-	moves, notes, err := a.place(ctx, a.top, prev, next, generation+1, own)
+	moves, notes, err := a.place(ctx, a.top, prev, next, generation+1, a.caller.home(a.self))
 	if err != nil {
 		return false, err
 	}

@@ -40,6 +40,7 @@ type Blobs interface {
 
 // Controller carries out what callers ask for, by changing the store. It is safe for concurrent use.
 type Controller struct {
+	*Finder
 	store   *store.Store
 	host    Host
 	blobs   Blobs
@@ -58,7 +59,7 @@ type Controller struct {
 
 // New makes a controller: of one machine, unless an option says more.
 func New(s *store.Store, host Host, blobs Blobs, bus *events.Bus, options ...Option) *Controller {
-	c := &Controller{store: s, host: host, blobs: blobs, events: bus, grace: Grace}
+	c := &Controller{Finder: NewFinder(s), store: s, host: host, blobs: blobs, events: bus, grace: Grace}
 	for _, o := range options {
 		o(c)
 	}
@@ -70,6 +71,19 @@ type Caller struct {
 	UID, GID uint32
 	Root     bool
 	Local    bool // the kernel of this machine says so; else a member of the cluster does
+	// Host is the member on whose machine the user is, as that member says; empty: not known, or this one.
+	Host string
+}
+
+// home is the host on which root itself asks; empty: somebody else asks, or root of a machine that is not known.
+func (c Caller) home(self string) string {
+	switch {
+	case !c.Root:
+		return ""
+	case c.Local:
+		return self
+	}
+	return c.Host
 }
 
 func faulty(ds topology.Diagnostics) *Refusal {
@@ -103,9 +117,10 @@ func (c *Controller) admit(caller Caller, s *slice.Slice) error {
 }
 
 // place finds out where the slice can run: in a cluster it gives each node a host, else this machine must have room. It
-// returns from which hosts nodes were moved away, and notes for the user. own means that root of this machine asks.
+// returns from which hosts nodes were moved away, and notes for the user. home is the host whose root asks, on that
+// host; empty: none's.
 func (c *Controller) place(ctx context.Context, t *topology.Topology, prev, next *slice.Slice, generation int64,
-	own bool) (moves map[string]string, notes []string, err error) {
+	home string) (moves map[string]string, notes []string, err error) {
 	if c.cluster == nil {
 		if err := c.host.HaveRoom(ctx, &hosts.Host{}, next, nil); err != nil {
 			return nil, nil, noRoom("network "+next.Name, err)
@@ -117,9 +132,7 @@ func (c *Controller) place(ctx context.Context, t *topology.Topology, prev, next
 		return nil, nil, err
 	}
 	p.top = t
-	if own {
-		p.home = c.self
-	}
+	p.home = home
 	if err := p.place(); err != nil {
 		return nil, nil, err
 	}
@@ -159,8 +172,11 @@ func noRoom(what string, err error) error {
 	return refuse(Full, "%s: %v", what, err)
 }
 
-func (c *Controller) supports(ctx context.Context, s *slice.Slice) (doubts []string, err error) {
-	doubts, err = c.host.Supports(ctx, s)
+// Supports refuses a slice for which a machine lacks something. Doubts are what may be missing.
+func Supports(ctx context.Context, host interface {
+	Supports(ctx context.Context, s *slice.Slice) (doubts []string, err error)
+}, s *slice.Slice) (doubts []string, err error) {
+	doubts, err = host.Supports(ctx, s)
 	if err != nil {
 		var found topology.Diagnostics
 		if errors.As(err, &found) && err.Error() == found.Error() { // and nothing else
@@ -222,111 +238,5 @@ func (c *Controller) Delete(ctx context.Context, name string) error {
 		return c.explainMissing(ctx, name, err)
 	}
 	c.events.Publish(events.Event{Slice: name, Kind: events.SliceDeleting, Message: "is being removed"})
-	return nil
-}
-
-// Slice gives a slice and its record, which may be Deleting; a Refusal where there is none.
-func (c *Controller) Slice(ctx context.Context, name string) (*slice.Slice, store.Record, error) {
-	s, r, err := c.store.Slice(ctx, name)
-	return s, r, c.explainMissing(ctx, name, err)
-}
-
-func (c *Controller) explainMissing(ctx context.Context, name string, err error) error {
-	if !errors.Is(err, store.ErrNotFound) {
-		return err
-	}
-	var names []string
-	if records, err := c.store.Slices(ctx); err == nil {
-		for _, r := range records {
-			names = append(names, r.Name)
-		}
-	}
-	if meant := wording.DidYouMean(name, names); meant != "" {
-		return refuse(NotFound, "there is no network %q: %s", name, meant)
-	}
-	return refuse(NotFound, "there is no network %q", name)
-}
-
-// Node gives a node of a slice that is not being deleted.
-func (c *Controller) Node(ctx context.Context, name, node string) (*slice.Slice, *slice.Node, error) {
-	s, r, err := c.Slice(ctx, name)
-	if err != nil {
-		return nil, nil, err
-	}
-	if r.Deleting {
-		return nil, nil, fmt.Errorf("%s: %w", name, store.ErrDeleting)
-	}
-	n := s.Node(node)
-	if n == nil {
-		names := make([]string, len(s.Nodes))
-		for i := range s.Nodes {
-			names[i] = s.Nodes[i].Name
-		}
-		return nil, nil, unknown("node", node, name, names)
-	}
-	return s, n, nil
-}
-
-// HasInterface refuses an interface that the node does not have.
-func (c *Controller) HasInterface(ctx context.Context, name, node, iface string) error {
-	_, n, err := c.Node(ctx, name, node)
-	if err != nil {
-		return err
-	}
-	if n.Interface(iface) == nil && iface != "lo" {
-		names := make([]string, len(n.Interfaces))
-		for i := range n.Interfaces {
-			names[i] = n.Interfaces[i].Name
-		}
-		return unknown("interface of node "+node, iface, name, names)
-	}
-	return nil
-}
-
-// Links gives links of a slice by their names; without names, all. It refuses names that the slice does not have.
-func (c *Controller) Links(ctx context.Context, name string, links []string) (*slice.Slice, []*slice.Link, error) {
-	s, _, err := c.Slice(ctx, name)
-	if err != nil {
-		return nil, nil, err
-	}
-	some := make([]*slice.Link, 0, len(s.Links))
-	for i := range s.Links {
-		if len(links) == 0 {
-			some = append(some, &s.Links[i])
-		}
-	}
-	for _, link := range links {
-		l := s.Link(link)
-		if l == nil {
-			return nil, nil, unknown("link", link, name, linkNames(s))
-		}
-		some = append(some, l)
-	}
-	return s, some, nil
-}
-
-func linkNames(s *slice.Slice) []string {
-	names := make([]string, len(s.Links))
-	for i := range s.Links {
-		names[i] = s.Links[i].Name
-	}
-	return names
-}
-
-// HasChecks refuses names of checks that the slice does not have.
-func (c *Controller) HasChecks(ctx context.Context, name string, checks []string) error {
-	s, _, err := c.Slice(ctx, name)
-	if err != nil {
-		return err
-	}
-	var names []string
-	for _, check := range s.Checks {
-		names = append(names, check.Name)
-	}
-	for _, check := range checks {
-		if !slices.Contains(names, check) {
-			return unknown("check", check, name, names)
-		}
-	}
 	return nil
 }

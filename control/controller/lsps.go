@@ -117,23 +117,6 @@ func (c *Controller) RemoveLSP(ctx context.Context, name, lsp string) error {
 	}, nil)
 }
 
-// LSPs gives a slice, and those of its label-switched paths that are named.
-func (c *Controller) LSPs(ctx context.Context, name string, lsps []string) (*slice.Slice, []slice.LSP, error) {
-	s, _, err := c.Slice(ctx, name)
-	if err != nil {
-		return nil, nil, err
-	}
-	var some []slice.LSP
-	for _, lsp := range lsps {
-		l := s.LSP(lsp)
-		if l == nil {
-			return nil, nil, unknown("LSP", lsp, name, lspNames(s))
-		}
-		some = append(some, *l)
-	}
-	return s, some, nil
-}
-
 // lspChange is what the LSPs of a slice are to be.
 type lspChange struct {
 	written []topology.LSP

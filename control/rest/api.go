@@ -21,37 +21,60 @@ import (
 	"github.com/pergola-net/pergola/control/controller"
 	"github.com/pergola-net/pergola/control/events"
 	"github.com/pergola-net/pergola/control/store"
+	"github.com/pergola-net/pergola/model/slice"
 )
 
 // Config has what the API is served from.
 type Config struct {
+	// Records are what is known of slices and hosts: the store or, on an agent's machine, what servers tell it.
+	Records Records
+	// Store and Controller are nil on an agent's machine: a server answers what takes them.
 	Store      *store.Store
 	Controller *controller.Controller
 	Agent      Agent
-	Blobs      blob.Dir
-	Events     *events.Bus
-	Version    string
-	Commit     string
+	// Holds has what root of this machine gives to slices; used where a server decides.
+	Holds   controller.HoldStore
+	Blobs   blob.Dir
+	Events  *events.Bus
+	Version string
+	Commit  string
 	// Cluster is nil on a machine that shares its store with no other one.
 	Cluster Cluster
 	// ExitsWhenIdle says that the server was started on demand and ends by itself.
 	ExitsWhenIdle bool
 }
 
+// Records are read to answer. A *store.Store is one.
+type Records interface {
+	Slices(ctx context.Context) ([]store.Record, error)
+	Record(ctx context.Context, name string) (store.Record, error)
+	Slice(ctx context.Context, name string) (*slice.Slice, store.Record, error)
+	Status(ctx context.Context, name string) (slice.Status, error)
+	Overrides(ctx context.Context, name string) (slice.Overrides, error)
+	Hosts(ctx context.Context) ([]store.HostState, error)
+	HostState(ctx context.Context, name string) (store.HostState, error)
+}
+
+var _ Records = (*store.Store)(nil)
+
 type server struct {
 	Config
+	Find    *controller.Finder
 	started time.Time
 }
 
 // New gives the handler of all routes. Use WithPeer as ConnContext of the http.Server.
 func New(cfg Config) http.Handler {
 	mux := http.NewServeMux()
-	s := &server{Config: cfg, started: time.Now()}
+	s := &server{Config: cfg, Find: controller.NewFinder(cfg.Records), started: time.Now()}
 	s.register(mux, newAPI(mux))
-	if s.Cluster != nil {
-		return s.atHost(mux)
+	switch {
+	case s.Cluster == nil:
+		return mux
+	case s.Controller == nil:
+		return s.front(mux)
 	}
-	return mux
+	return s.atHost(mux)
 }
 
 // OpenAPI gives the description of the API, as JSON.

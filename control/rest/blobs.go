@@ -33,9 +33,9 @@ func (s *server) registerBlobs(mux *http.ServeMux, a huma.API) {
 			"404": {Description: "It is not here."}},
 	})
 	mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
-		if _, member := r.Context().Value(memberKey{}).(pki.Member); !member && !caller(r.Context()).Root {
-			writeProblem(
-				w, huma.Error403Forbidden("only members of the cluster may fetch archives"))
+		m, _ := r.Context().Value(memberKey{}).(pki.Member)
+		if local := m.Role == "" && caller(r.Context()).Root; m.Role != pki.Server && !local {
+			writeProblem(w, huma.Error403Forbidden("only servers of the cluster may fetch archives"))
 			return
 		}
 		if !s.Blobs.Has(r.PathValue("sha256")) {

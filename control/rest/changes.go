@@ -26,7 +26,7 @@ func (s *server) registerChanges(a huma.API) {
 
 // changes asks all hosts of a slice.
 func (s *server) changes(ctx context.Context, in *ChangesInput) (*body[api.SliceChanges], error) {
-	if _, _, err := s.Controller.Slice(ctx, in.Slice); err != nil {
+	if _, _, err := s.Find.Slice(ctx, in.Slice); err != nil {
 		return nil, problem(err)
 	}
 	own := func(ctx context.Context) (part api.SliceChanges, err error) {

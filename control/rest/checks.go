@@ -27,7 +27,7 @@ type checkInput struct {
 
 // Resolve refuses checks that do not exist.
 func (in *checkInput) Resolve(ctx huma.Context) []error {
-	return refusal(serverOf(ctx).Controller.HasChecks(ctx.Context(), in.Slice, in.Body.Names))
+	return refusal(serverOf(ctx).Find.HasChecks(ctx.Context(), in.Slice, in.Body.Names))
 }
 
 func (s *server) registerChecks(a huma.API) {
@@ -42,7 +42,7 @@ func (s *server) registerChecks(a huma.API) {
 }
 
 func (s *server) convergence(ctx context.Context, in *PartInput) (*body[api.Convergence], error) {
-	if _, _, err := s.Controller.Slice(ctx, in.Slice); err != nil {
+	if _, _, err := s.Find.Slice(ctx, in.Slice); err != nil {
 		return nil, problem(err)
 	}
 	all := api.Convergence{Converged: true}
@@ -66,7 +66,7 @@ func (s *server) convergence(ctx context.Context, in *PartInput) (*body[api.Conv
 
 // addresses asks all hosts what addresses the kernels of their nodes have.
 func (s *server) addresses(ctx context.Context, in *PartInput) (*body[api.NodeAddresses], error) {
-	if _, _, err := s.Controller.Slice(ctx, in.Slice); err != nil {
+	if _, _, err := s.Find.Slice(ctx, in.Slice); err != nil {
 		return nil, problem(err)
 	}
 	own := func(ctx context.Context) (part api.NodeAddresses, err error) {
@@ -82,7 +82,7 @@ func (s *server) addresses(ctx context.Context, in *PartInput) (*body[api.NodeAd
 }
 
 func (s *server) check(ctx context.Context, in *checkInput, send sse.Sender) error {
-	spec, _, err := s.Controller.Slice(ctx, in.Slice)
+	spec, _, err := s.Find.Slice(ctx, in.Slice)
 	if err != nil {
 		return err
 	}

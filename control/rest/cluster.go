@@ -11,7 +11,7 @@ import (
 	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/control/controller"
 	"github.com/pergola-net/pergola/control/pki"
-	"github.com/pergola-net/pergola/model/hosts"
+	"github.com/pergola-net/pergola/control/store"
 )
 
 // Cluster is what the API needs of the machines that a host shares its store with.
@@ -25,9 +25,11 @@ type Cluster interface {
 	// Authority is the cluster's certificate authority, without its key.
 	Authority() *pki.Authority
 	// Peer speaks, as this host, to the API of another one; no other machine can answer.
-	Peer(h hosts.Host) http.RoundTripper
+	Peer(h store.HostState) http.RoundTripper
 	// AnyServer speaks, as this host, to whichever server answers.
 	AnyServer() http.RoundTripper
+	// Connected reports whether a server answers: of a machine that is none itself.
+	Connected(ctx context.Context) bool
 	// Servers are where machines may join: host:port, this host first if it is a server.
 	Servers() []string
 	// Join admits a machine.

@@ -68,7 +68,7 @@ func (s *server) ownEvents(ctx context.Context, in *eventsInput, each func(event
 func (s *server) allEvents(ctx context.Context, in *eventsInput, each func(events.Event) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	hosts, err := s.Store.Hosts(ctx)
+	hosts, err := s.Records.Hosts(ctx)
 	if err != nil {
 		return err
 	}

@@ -47,7 +47,7 @@ func (s *server) registerExec(mux *http.ServeMux, a huma.API) {
 
 func (s *server) exec(w http.ResponseWriter, r *http.Request) {
 	name, node, q := r.PathValue("slice"), r.PathValue("node"), r.URL.Query()
-	if _, _, err := s.Controller.Node(r.Context(), name, node); err != nil {
+	if _, _, err := s.Find.Node(r.Context(), name, node); err != nil {
 		writeProblem(w, err)
 		return
 	}

@@ -28,7 +28,7 @@ func (s *server) registerFastPath(a huma.API) {
 }
 
 func (s *server) fastPath(ctx context.Context, in *PartInput) (*body[api.FastPath], error) {
-	if _, _, err := s.Controller.Slice(ctx, in.Slice); err != nil {
+	if _, _, err := s.Find.Slice(ctx, in.Slice); err != nil {
 		return nil, problem(err)
 	}
 	all := api.FastPath{Routers: []api.RouterFastPath{}}
@@ -45,7 +45,7 @@ func (s *server) fastPath(ctx context.Context, in *PartInput) (*body[api.FastPat
 }
 
 func (s *server) routerFastPath(ctx context.Context, in *NodeInput) (*body[api.RouterFastPath], error) {
-	if _, _, err := s.Controller.Node(ctx, in.Slice, in.Node); err != nil {
+	if _, _, err := s.Find.Node(ctx, in.Slice, in.Node); err != nil {
 		return nil, problem(err)
 	}
 	f, err := s.Agent.FastPath(ctx, in.Slice)
@@ -62,7 +62,7 @@ func (s *server) routerFastPath(ctx context.Context, in *NodeInput) (*body[api.R
 }
 
 func (s *server) traffic(ctx context.Context, in *PartInput) (*body[api.SliceTraffic], error) {
-	if _, _, err := s.Controller.Slice(ctx, in.Slice); err != nil {
+	if _, _, err := s.Find.Slice(ctx, in.Slice); err != nil {
 		return nil, problem(err)
 	}
 	all := api.SliceTraffic{Interfaces: []api.InterfaceTraffic{}, Punts: map[string]map[string]uint64{}}
@@ -100,7 +100,7 @@ func (s *server) traffic(ctx context.Context, in *PartInput) (*body[api.SliceTra
 }
 
 func (s *server) verify(ctx context.Context, in *PartInput) (*body[api.Verification], error) {
-	if _, _, err := s.Controller.Slice(ctx, in.Slice); err != nil {
+	if _, _, err := s.Find.Slice(ctx, in.Slice); err != nil {
 		return nil, problem(err)
 	}
 	all := api.Verification{Routers: []string{}, Differences: []api.Difference{}}
@@ -116,7 +116,7 @@ func (s *server) verify(ctx context.Context, in *PartInput) (*body[api.Verificat
 }
 
 func (s *server) verifyNode(ctx context.Context, in *NodeInput) (*body[api.Verification], error) {
-	if _, _, err := s.Controller.Node(ctx, in.Slice, in.Node); err != nil {
+	if _, _, err := s.Find.Node(ctx, in.Slice, in.Node); err != nil {
 		return nil, problem(err)
 	}
 	v, err := s.Agent.Verify(ctx, in.Slice, in.Node)

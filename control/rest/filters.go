@@ -55,7 +55,7 @@ func (s *server) replaceFilters(ctx context.Context, in *filterListInput) (*stru
 
 // hasFilters refuses nodes without a packet program.
 func (s *server) hasFilters(ctx context.Context, in *NodeInput) error {
-	_, n, err := s.Controller.Node(ctx, in.Slice, in.Node)
+	_, n, err := s.Find.Node(ctx, in.Slice, in.Node)
 	if err != nil {
 		return problem(err)
 	}

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
-	"path"
 	"strconv"
 	"strings"
 	"time"
@@ -56,22 +55,9 @@ var nodeRoutes = []string{
 	"PUT /v1/slices/{slice}/nodes/{node}/filters",
 }
 
-// serverRoutes are about the cluster's secrets: a server answers.
-var serverRoutes = []string{
-	"GET /v1/tokens",
-	"POST /v1/tokens",
-	"DELETE /v1/tokens/{id}",
-	"DELETE /v1/hosts/{host}",
-}
-
-// atHost hands requests about nodes to the hosts that run them, and those about secrets to a server.
+// atHost hands requests about nodes to the hosts that run them.
 func (s *server) atHost(own http.Handler) http.Handler {
 	mux := http.NewServeMux()
-	for _, route := range serverRoutes {
-		if !s.Cluster.IsServer() {
-			mux.HandleFunc(route, s.forwardToServer)
-		}
-	}
 	for _, route := range nodeRoutes {
 		mux.HandleFunc(route, func(w http.ResponseWriter, r *http.Request) {
 			host, err := s.hostOfNode(r)
@@ -86,28 +72,7 @@ func (s *server) atHost(own http.Handler) http.Handler {
 		})
 	}
 	mux.Handle("/", own)
-	return allowStale(mux)
-}
-
-// allowStale lets requests for slices be answered from the offline cache while no server of the cluster answers.
-func allowStale(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if mayBeStale(r.Method, r.URL.Path) {
-			r = r.WithContext(store.AllowStale(r.Context()))
-		}
-		next.ServeHTTP(w, r)
-	})
-}
-
-// mayBeStale reports whether a request changes nothing but a host's own nodes. Progress must be current: its reader
-// waits for a change.
-func mayBeStale(method, target string) bool {
-	if target != "/v1/slices" && !strings.HasPrefix(target, "/v1/slices/") {
-		return false
-	}
-	verb := path.Base(target)
-	return method == http.MethodGet && verb != "progress" || method == http.MethodPost &&
-		(verb == "check" || verb == "verify")
+	return mux
 }
 
 // hostOfNode finds the other host that a request is for; nil where it is this one, or where no other host knows
@@ -116,11 +81,11 @@ func (s *server) hostOfNode(r *http.Request) (*store.HostState, error) {
 	if r.Header.Get(PartHeader) != "" {
 		return nil, nil
 	}
-	_, n, err := s.Controller.Node(r.Context(), r.PathValue("slice"), r.PathValue("node"))
+	_, n, err := s.Find.Node(r.Context(), r.PathValue("slice"), r.PathValue("node"))
 	if err != nil || !s.elsewhere(n.Host) || !n.HasSliver() {
 		return nil, nil //nolint:nilerr // the handler itself says what is wrong
 	}
-	h, err := s.Store.HostState(r.Context(), n.Host)
+	h, err := s.Records.HostState(r.Context(), n.Host)
 	if err != nil {
 		return nil, fmt.Errorf("node %s is on host %s: %w", n.Name, n.Host, err)
 	}
@@ -145,32 +110,52 @@ func lost(h store.HostState) error {
 
 // forward answers a request by what another host answers.
 func (s *server) forward(w http.ResponseWriter, r *http.Request, h *store.HostState) {
-	s.proxy(w, r, h.API, s.Cluster.Peer(h.Host), func(err error) error { return unanswered(h, err) })
+	s.proxy(w, r, h.API, s.Cluster.Peer(*h), true, func(err error) error { return unanswered(h, err) })
 }
 
-func (s *server) forwardToServer(w http.ResponseWriter, r *http.Request) {
-	s.proxy(w, r, "server", s.Cluster.AnyServer(),
-		func(err error) error { return fmt.Errorf("no server of the cluster %w: %w", errLost, err) })
+// Pass answers a request by what another machine answers, as it came.
+func Pass(w http.ResponseWriter, r *http.Request, by http.RoundTripper, failed func(error) error) {
+	rewrite := func(p *httputil.ProxyRequest) { p.SetURL(&url.URL{Scheme: "https", Host: "session"}) }
+	reverse(by, problemOf(failed), rewrite).ServeHTTP(w, r)
 }
 
-func (s *server) proxy(w http.ResponseWriter, r *http.Request, to string, by http.RoundTripper,
-	failed func(error) error) {
-	who := writeCaller(caller(r.Context()))
-	proxy := &httputil.ReverseProxy{
-		Rewrite: func(p *httputil.ProxyRequest) {
-			p.SetURL(&url.URL{Scheme: "https", Host: to})
-			p.Out.Header.Set(PartHeader, "1")
-			p.Out.Header.Set(CallerHeader, who)
-		},
+type errorHandler = func(w http.ResponseWriter, r *http.Request, err error)
+
+func problemOf(failed func(error) error) errorHandler {
+	return func(w http.ResponseWriter, _ *http.Request, err error) { writeProblem(w, failed(err)) }
+}
+
+func reverse(by http.RoundTripper, failed errorHandler, rewrite func(*httputil.ProxyRequest)) *httputil.ReverseProxy {
+	return &httputil.ReverseProxy{
+		Rewrite:       rewrite,
 		Transport:     by,
 		FlushInterval: -1, // output as it comes
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			if r.Context().Err() == nil {
-				writeProblem(w, failed(err))
+				failed(w, r, err)
 			}
 		},
 	}
-	proxy.ServeHTTP(w, r)
+}
+
+// proxy answers a request by what another machine answers. part asks for that machine's part alone.
+func (s *server) proxy(w http.ResponseWriter, r *http.Request, to string, by http.RoundTripper, part bool,
+	failed func(error) error) {
+	s.proxyOr(w, r, to, by, part, problemOf(failed))
+}
+
+// proxyOr is proxy; failed answers where the other machine does not.
+func (s *server) proxyOr(w http.ResponseWriter, r *http.Request, to string, by http.RoundTripper, part bool,
+	failed errorHandler) {
+	who := writeCaller(caller(r.Context()))
+	reverse(by, failed, func(p *httputil.ProxyRequest) {
+		p.SetURL(&url.URL{Scheme: "https", Host: to})
+		p.Out.Header.Del(PartHeader)
+		if part {
+			p.Out.Header.Set(PartHeader, "1")
+		}
+		p.Out.Header.Set(CallerHeader, who)
+	}).ServeHTTP(w, r)
 }
 
 func unanswered(h *store.HostState, err error) error {

@@ -45,7 +45,7 @@ func (s *server) others(ctx context.Context, in PartInput) ([]string, error) {
 	if in.Part != "" || s.Cluster == nil {
 		return nil, nil
 	}
-	spec, _, err := s.Controller.Slice(ctx, in.Slice)
+	spec, _, err := s.Find.Slice(ctx, in.Slice)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +90,7 @@ func (s *server) hostsOf(spec *slice.Slice) []string {
 
 func (s *server) askHost(ctx context.Context, name, of, method, verb string, request any,
 	each func(string, io.Reader) error) error {
-	h, err := s.Store.HostState(ctx, name)
+	h, err := s.Records.HostState(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -124,7 +124,7 @@ func (s *server) send(ctx context.Context, h *store.HostState, method, path stri
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set(PartHeader, "1")
 	r.Header.Set(CallerHeader, writeCaller(caller(ctx)))
-	resp, err := s.Cluster.Peer(h.Host).RoundTrip(r)
+	resp, err := s.Cluster.Peer(*h).RoundTrip(r)
 	if err != nil {
 		return nil, unanswered(h, err)
 	}

@@ -46,14 +46,14 @@ func (s *server) registerHosts(a huma.API) {
 }
 
 func (s *server) hosts(ctx context.Context, _ *struct{}) (*body[[]api.Host], error) {
-	states, err := s.Store.Hosts(ctx)
+	states, err := s.Records.Hosts(ctx)
 	if err != nil {
 		return nil, problem(err)
 	}
 	all := make([]api.Host, 0, len(states))
 	problems := controller.Problems(states)
 	for _, h := range states {
-		host := s.hostOf(h)
+		host := s.hostOf(ctx, h)
 		host.Problem = problems[h.Name]
 		all = append(all, host)
 	}
@@ -104,14 +104,18 @@ func (s *server) underlay(ctx context.Context, in *HostInput) (*body[api.Underla
 	return answer(u, err)
 }
 
-func (s *server) hostOf(h store.HostState) api.Host {
-	return api.Host{Host: h.Host, Policy: h.Policy, Alive: h.Alive, Since: h.Since,
-		Self: s.Cluster != nil && s.Cluster.Self() == h.Name}
+// hostOf describes a host; Self is the one on which the user asks.
+func (s *server) hostOf(ctx context.Context, h store.HostState) api.Host {
+	asks := caller(ctx).Host
+	if asks == "" && s.Cluster != nil {
+		asks = s.Cluster.Self()
+	}
+	return api.Host{Host: h.Host, Policy: h.Policy, Alive: h.Alive, Since: h.Since, Self: asks == h.Name}
 }
 
 // hostState is a host; where there is none of the name, the error names those that there are.
 func (s *server) hostState(ctx context.Context, name string) (store.HostState, error) {
-	all, err := s.Store.Hosts(ctx)
+	all, err := s.Records.Hosts(ctx)
 	if err != nil {
 		return store.HostState{}, err
 	}
@@ -132,7 +136,7 @@ func (s *server) hostState(ctx context.Context, name string) (store.HostState, e
 
 // addPlaced counts what the slices have on the hosts.
 func (s *server) addPlaced(ctx context.Context, hosts []api.Host) error {
-	records, err := s.Store.Slices(ctx)
+	records, err := s.Records.Slices(ctx)
 	if err != nil {
 		return err
 	}
@@ -144,7 +148,7 @@ func (s *server) addPlaced(ctx context.Context, hosts []api.Host) error {
 		if r.Corrupt || r.Deleting { // a slice that is being deleted is not waited for
 			continue
 		}
-		spec, _, err := s.Store.Slice(ctx, r.Name)
+		spec, _, err := s.Records.Slice(ctx, r.Name)
 		if err != nil {
 			continue // it has gone meanwhile
 		}
@@ -206,7 +210,7 @@ func (s *server) removeHost(ctx context.Context, in *hostRemoveInput) (*struct{}
 	if err != nil {
 		return nil, problem(err)
 	}
-	one := []api.Host{s.hostOf(state)}
+	one := []api.Host{s.hostOf(ctx, state)}
 	if err := s.addPlaced(ctx, one); err != nil {
 		return nil, problem(err)
 	}
@@ -243,7 +247,7 @@ func (s *server) awaitLoss(ctx context.Context, host string) error {
 	ctx, cancel := context.WithTimeout(ctx, lossTimeout)
 	defer cancel()
 	for {
-		h, err := s.Store.HostState(ctx, host)
+		h, err := s.Records.HostState(ctx, host)
 		if err != nil || !h.Alive {
 			return err
 		}

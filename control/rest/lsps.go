@@ -55,7 +55,7 @@ func (s *server) registerLSPs(a huma.API) {
 }
 
 func (s *server) lsps(ctx context.Context, in *LSPsInput) (*body[api.SliceLSPs], error) {
-	spec, wanted, err := s.Controller.LSPs(ctx, in.Slice, in.LSPs)
+	spec, wanted, err := s.Find.LSPs(ctx, in.Slice, in.LSPs)
 	if err != nil {
 		return nil, problem(err)
 	}

@@ -27,7 +27,7 @@ func (s *server) status(ctx context.Context, _ *struct{}) (*body[api.ClusterStat
 	if ends := AuthorityEnds(st.Authority, time.Now()); ends != "" {
 		st.Warnings = append(st.Warnings, ends)
 	}
-	hosts, err := s.Store.Hosts(ctx)
+	hosts, err := s.Records.Hosts(ctx)
 	if err != nil {
 		return nil, problem(err)
 	}

@@ -60,7 +60,10 @@ func (sliceMetrics) Describe(ch chan<- *prometheus.Desc) {
 func (m sliceMetrics) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	records, err := m.Store.Slices(ctx)
+	if m.Controller == nil {
+		return // servers have those of all hosts
+	}
+	records, err := m.Records.Slices(ctx)
 	if err != nil {
 		ch <- prometheus.NewInvalidMetric(slicesMetric, err)
 		return
@@ -71,7 +74,7 @@ func (m sliceMetrics) Collect(ch chan<- prometheus.Metric) {
 	}
 	gauge(slicesMetric, len(records))
 	for _, r := range records {
-		st, err := m.Store.Status(ctx, r.Name)
+		st, err := m.Records.Status(ctx, r.Name)
 		if err != nil {
 			ch <- prometheus.NewInvalidMetric(nodesMetric, err)
 			continue
@@ -102,7 +105,7 @@ func (m sliceMetrics) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// collectHosts collects the metrics of the hosts of a cluster, as every member has them.
+// collectHosts collects the metrics of the hosts of a cluster, as every server has them.
 func (m sliceMetrics) collectHosts(ctx context.Context, ch chan<- prometheus.Metric) {
 	if m.Cluster == nil {
 		return

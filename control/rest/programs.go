@@ -19,7 +19,7 @@ func (s *server) registerPrograms(a huma.API) {
 }
 
 func (s *server) programs(ctx context.Context, in *PartInput) (*body[api.SlicePrograms], error) {
-	if _, _, err := s.Controller.Slice(ctx, in.Slice); err != nil {
+	if _, _, err := s.Find.Slice(ctx, in.Slice); err != nil {
 		return nil, problem(err)
 	}
 	all := api.SlicePrograms{Programs: []api.NodeProgram{}}
@@ -42,7 +42,7 @@ func (s *server) programs(ctx context.Context, in *PartInput) (*body[api.SlicePr
 
 // program is asked of the node's host (atHost).
 func (s *server) program(ctx context.Context, in *NodeInput) (*body[api.NodeProgram], error) {
-	_, n, err := s.Controller.Node(ctx, in.Slice, in.Node)
+	_, n, err := s.Find.Node(ctx, in.Slice, in.Node)
 	if err != nil {
 		return nil, problem(err)
 	}

@@ -18,7 +18,7 @@ type progressInput struct{ SliceInput }
 
 // Resolve refuses a slice that does not exist.
 func (in *progressInput) Resolve(ctx huma.Context) []error {
-	_, _, err := serverOf(ctx).Controller.Slice(ctx.Context(), in.Slice)
+	_, _, err := serverOf(ctx).Find.Slice(ctx.Context(), in.Slice)
 	return refusal(err)
 }
 
@@ -54,7 +54,7 @@ func (s *server) progress(ctx context.Context, in *progressInput, send sse.Sende
 }
 
 func (s *server) progressNow(ctx context.Context, name string) (api.Progress, error) {
-	records, err := s.Store.Slices(ctx)
+	records, err := s.Records.Slices(ctx)
 	if err != nil {
 		return api.Progress{}, err
 	}
@@ -62,7 +62,7 @@ func (s *server) progressNow(ctx context.Context, name string) (api.Progress, er
 	if at < 0 {
 		return api.Progress{Status: slice.Status{Slice: name}, Gone: true}, nil
 	}
-	st, err := s.Store.Status(ctx, name)
+	st, err := s.Records.Status(ctx, name)
 	return api.Progress{Status: st, Deleting: records[at].Deleting}, err
 }
 

@@ -19,7 +19,7 @@ type QueuesInput struct {
 
 // queues asks the hosts that have a part of the links.
 func (s *server) queues(ctx context.Context, in *QueuesInput) (*body[api.SliceQueues], error) {
-	spec, links, err := s.Controller.Links(ctx, in.Slice, in.Links)
+	spec, links, err := s.Find.Links(ctx, in.Slice, in.Links)
 	if err != nil {
 		return nil, problem(err)
 	}

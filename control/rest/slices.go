@@ -50,13 +50,13 @@ func (s *server) registerSlices(a huma.API) {
 }
 
 func (s *server) list(ctx context.Context, _ *struct{}) (*body[[]api.Summary], error) {
-	records, err := s.Store.Slices(ctx)
+	records, err := s.Records.Slices(ctx)
 	if err != nil {
 		return nil, problem(err)
 	}
 	all := make([]api.Summary, 0, len(records))
 	for _, r := range records {
-		st, err := s.Store.Status(ctx, r.Name)
+		st, err := s.Records.Status(ctx, r.Name)
 		if err != nil {
 			return nil, problem(err)
 		}
@@ -74,7 +74,7 @@ func (s *server) placedOn(ctx context.Context, r store.Record) []string {
 	if r.Corrupt {
 		return nil
 	}
-	spec, _, err := s.Store.Slice(ctx, r.Name)
+	spec, _, err := s.Records.Slice(ctx, r.Name)
 	if err != nil {
 		return nil
 	}
@@ -100,15 +100,15 @@ func summarize(r store.Record, st slice.Status) api.Summary {
 }
 
 func (s *server) get(ctx context.Context, in *SliceInput) (*body[api.Slice], error) {
-	spec, r, err := s.Controller.Slice(ctx, in.Slice)
+	spec, r, err := s.Find.Slice(ctx, in.Slice)
 	if err != nil {
 		return nil, problem(err)
 	}
 	out := api.Slice{Spec: spec, Deleting: r.Deleting, Updated: r.Updated}
-	if out.Status, err = s.Store.Status(ctx, in.Slice); err != nil {
+	if out.Status, err = s.Records.Status(ctx, in.Slice); err != nil {
 		return nil, problem(err)
 	}
-	if out.Overrides, err = s.Store.Overrides(ctx, in.Slice); err != nil {
+	if out.Overrides, err = s.Records.Overrides(ctx, in.Slice); err != nil {
 		return nil, problem(err)
 	}
 	return &body[api.Slice]{out}, nil
@@ -153,7 +153,7 @@ func placement(spec *slice.Slice) map[string]string {
 
 // retry forgets what failed of a slice.
 func (s *server) retry(ctx context.Context, in *PartInput) (*struct{}, error) {
-	if _, _, err := s.Controller.Slice(ctx, in.Slice); err != nil {
+	if _, _, err := s.Find.Slice(ctx, in.Slice); err != nil {
 		return nil, problem(err)
 	}
 	s.retryAll(ctx, *in)

@@ -41,7 +41,7 @@ func streams(contentType, description string) func(*huma.Operation) {
 }
 
 func (s *server) logs(ctx context.Context, in *logsInput) (*huma.StreamResponse, error) {
-	if _, _, err := s.Controller.Node(ctx, in.Slice, in.Node); err != nil {
+	if _, _, err := s.Find.Node(ctx, in.Slice, in.Node); err != nil {
 		return nil, problem(err)
 	}
 	return bytesOf("text/plain; charset=utf-8", func(ctx context.Context, w *flushWriter) error {
@@ -50,7 +50,7 @@ func (s *server) logs(ctx context.Context, in *logsInput) (*huma.StreamResponse,
 }
 
 func (s *server) capture(ctx context.Context, in *captureInput) (*huma.StreamResponse, error) {
-	if err := s.Controller.HasInterface(ctx, in.Slice, in.Node, in.Interface); err != nil {
+	if err := s.Find.HasInterface(ctx, in.Slice, in.Node, in.Interface); err != nil {
 		return nil, problem(err)
 	}
 	return bytesOf("application/vnd.tcpdump.pcap", func(ctx context.Context, w *flushWriter) error {

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -21,6 +22,8 @@ import (
 type VolumesInput struct {
 	Slice string `query:"slice" doc:"Those of this slice; none: of all."`
 	Part  string `header:"Pergola-Part" doc:"1: only what this host itself has to say."`
+	// Gone are slices that do not exist, as a server says: other hosts know only of those that are on them.
+	Gone []string `query:"gone" doc:"With the header: slices that do not exist."`
 }
 
 func (s *server) registerVolumes(a huma.API) {
@@ -41,7 +44,7 @@ func (s *server) removeVolumes(ctx context.Context, in *VolumesInput) (*body[api
 			"only root may remove volumes, as only root may give them to nodes: use sudo")
 	}
 	ctx = store.Linearizable(ctx) // a server that was cut off may not know of a slice
-	if in.Slice != "" {
+	if in.Slice != "" && in.Part == "" {
 		switch exists, err := s.exists(ctx, in.Slice); {
 		case err != nil:
 			return nil, problem(err)
@@ -54,7 +57,7 @@ func (s *server) removeVolumes(ctx context.Context, in *VolumesInput) (*body[api
 }
 
 func (s *server) exists(ctx context.Context, name string) (bool, error) {
-	_, err := s.Store.Record(ctx, name)
+	_, err := s.Records.Record(ctx, name)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return false, nil
@@ -70,7 +73,7 @@ func (s *server) everywhere(ctx context.Context, in *VolumesInput, method string
 	each func(ctx context.Context, slice string) error) (*body[api.Volumes], error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	all, err := s.volumesHere(ctx, in.Slice, method == http.MethodDelete, each)
+	all, err := s.volumesHere(ctx, in, method == http.MethodDelete, each)
 	if err != nil {
 		return nil, problem(err)
 	}
@@ -86,7 +89,7 @@ func (s *server) everywhere(ctx context.Context, in *VolumesInput, method string
 	return &body[api.Volumes]{all}, nil
 }
 
-func (s *server) volumesHere(ctx context.Context, of string, unused bool,
+func (s *server) volumesHere(ctx context.Context, in *VolumesInput, unused bool,
 	each func(context.Context, string) error) (api.Volumes, error) {
 	all := api.Volumes{Volumes: []api.Volume{}}
 	have, err := s.Agent.Volumes(ctx)
@@ -95,12 +98,14 @@ func (s *server) volumesHere(ctx context.Context, of string, unused bool,
 	}
 	done := map[string]bool{}
 	for _, v := range have {
-		if of != "" && v.Slice != of {
+		if in.Slice != "" && v.Slice != in.Slice {
 			continue
 		}
-		there, err := s.exists(ctx, v.Slice)
-		if err != nil {
-			return all, err
+		there := !slices.Contains(in.Gone, v.Slice)
+		if in.Part == "" {
+			if there, err = s.exists(ctx, v.Slice); err != nil {
+				return all, err
+			}
 		}
 		if v.Unused = !there; unused && there {
 			continue
@@ -121,7 +126,7 @@ func (s *server) volumesHere(ctx context.Context, of string, unused bool,
 
 // volumesElsewhere adds what the other hosts answer.
 func (s *server) volumesElsewhere(ctx context.Context, of, method string, all *api.Volumes) error {
-	hosts, err := s.Store.Hosts(ctx)
+	hosts, err := s.Records.Hosts(ctx)
 	if err != nil {
 		return err
 	}
@@ -148,11 +153,40 @@ func (s *server) volumesElsewhere(ctx context.Context, of, method string, all *a
 	return nil
 }
 
-func (s *server) askVolumes(ctx context.Context, h *store.HostState, of, method string) (part api.Volumes, err error) {
+// askVolumes asks a host for its volumes, or to remove those of slices that do not exist.
+func (s *server) askVolumes(ctx context.Context, h *store.HostState, of, method string) (api.Volumes, error) {
+	all, err := s.sendVolumes(ctx, h, http.MethodGet, url.Values{"slice": {of}})
+	if err != nil {
+		return all, err
+	}
+	var gone []string
+	for i := range all.Volumes {
+		v := &all.Volumes[i]
+		there, err := s.exists(ctx, v.Slice)
+		if err != nil {
+			return api.Volumes{}, err
+		}
+		if v.Unused = !there; v.Unused {
+			gone = append(gone, v.Slice)
+		}
+	}
+	if method == http.MethodGet || len(gone) == 0 {
+		if method != http.MethodGet {
+			all.Volumes = nil
+		}
+		return all, nil
+	}
+	slices.Sort(gone)
+	named := strings.Join(slices.Compact(gone), ",")
+	return s.sendVolumes(ctx, h, method, url.Values{"slice": {of}, "gone": {named}})
+}
+
+func (s *server) sendVolumes(ctx context.Context, h *store.HostState, method string, q url.Values) (part api.Volumes,
+	err error) {
 	if !h.Alive {
 		return part, lost(*h)
 	}
-	resp, err := s.send(ctx, h, method, "/v1/volumes?"+url.Values{"slice": {of}}.Encode(), nil)
+	resp, err := s.send(ctx, h, method, "/v1/volumes?"+q.Encode(), nil)
 	if err != nil {
 		return part, err
 	}

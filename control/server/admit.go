@@ -63,15 +63,12 @@ func (c *cluster) Join(ctx context.Context, r api.JoinRequest) (api.JoinAnswer, 
 	return answer, nil
 }
 
-// endpoints are the URLs of the store for members.
+// endpoints are the URLs of an external etcd, for servers.
 func (c *cluster) endpoints() []string {
-	m := c.current()
-	if m.Foreign {
+	if m := c.current(); m.Foreign {
 		return m.Etcd
 	}
-	own := "https://" + portAfter(c.ownAddress(), etcdClientPort)
-	others := slices.DeleteFunc(slices.Clone(m.Etcd), func(u string) bool { return u == own })
-	return append([]string{own}, others...)
+	return nil
 }
 
 // checkToken refuses a token that is invalid, expired, revoked, or for another role.

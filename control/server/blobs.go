@@ -11,7 +11,6 @@ import (
 
 	"github.com/pergola-net/pergola/control/blob"
 	"github.com/pergola-net/pergola/control/store"
-	"github.com/pergola-net/pergola/model/hosts"
 	"github.com/pergola-net/pergola/model/slice"
 )
 
@@ -49,7 +48,7 @@ func (c *cluster) fetchMissingBlobs(ctx context.Context, s *server, records []st
 		if r.Deleting || len(r.Blobs) == 0 {
 			continue
 		}
-		spec, _, err := s.store.Slice(ctx, r.Name)
+		spec, _, err := s.records().Slice(ctx, r.Name)
 		if err != nil {
 			continue // it was deleted meanwhile
 		}
@@ -70,7 +69,7 @@ const fetchPause = 10 * time.Second
 // keepFetching tries until the archive is here or no longer needed.
 func (s *server) keepFetching(ctx context.Context, of, sum string) {
 	for {
-		err := s.cluster.fetchBlob(ctx, s.blobs, sum)
+		err := s.fetchBlob(ctx, sum)
 		if err == nil {
 			s.agent.Retry(ctx, of) // nodes that failed without it
 			return
@@ -84,7 +83,7 @@ func (s *server) keepFetching(ctx context.Context, of, sum string) {
 			return
 		case <-time.After(fetchPause):
 		}
-		spec, r, err := s.store.Slice(ctx, of)
+		spec, r, err := s.records().Slice(ctx, of)
 		if err != nil || r.Deleting || !slices.Contains(missing(spec, s.Host, s.blobs), sum) {
 			return
 		}
@@ -105,7 +104,36 @@ func missing(spec *slice.Slice, host string, have blob.Dir) (sums []string) {
 	return sums
 }
 
-// fetchBlob asks the other hosts for an archive, one after the other. The archive is checked by its name, its SHA-256.
+// fetchBlob fetches an archive: an agent from its server, a server from another one. The archive is checked by its
+// name, its SHA-256.
+func (s *server) fetchBlob(ctx context.Context, sum string) error {
+	if s.near == nil {
+		return s.cluster.fetchBlob(ctx, s.blobs, sum)
+	}
+	resp, err := s.near.Blob(ctx, sum)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	return s.blobs.Put(sum, resp.ContentLength, resp.Body)
+}
+
+// blobsForAgents gives archives to agents. It implements agents.Blobs.
+type blobsForAgents struct{ s *server }
+
+// Serve implements agents.Blobs: an archive that is not here is at another server.
+func (b blobsForAgents) Serve(w http.ResponseWriter, r *http.Request, sum string) {
+	if !b.s.blobs.Has(sum) {
+		if err := b.s.fetchBlob(r.Context(), sum); err != nil {
+			refuse(w, http.StatusNotFound, err.Error())
+			return
+		}
+	}
+	http.ServeFile(w, r, b.s.blobs.Path(sum))
+}
+
+// fetchBlob asks the other servers for an archive, one after the other: what is applied on an agent's machine is sent
+// to one of them, too.
 func (c *cluster) fetchBlob(ctx context.Context, into blob.Dir, sum string) error {
 	hosts, err := c.store.Hosts(ctx)
 	if err != nil {
@@ -113,10 +141,10 @@ func (c *cluster) fetchBlob(ctx context.Context, into blob.Dir, sum string) erro
 	}
 	var errs []error
 	for _, h := range hosts {
-		if h.Name == c.Self() || !h.Alive {
+		if h.Name == c.Self() || !h.Alive || h.Via != "" {
 			continue
 		}
-		err := c.fetchBlobFrom(ctx, h.Host, into, sum)
+		err := c.fetchBlobFrom(ctx, h, into, sum)
 		if err == nil {
 			return nil
 		}
@@ -126,7 +154,7 @@ func (c *cluster) fetchBlob(ctx context.Context, into blob.Dir, sum string) erro
 	return errors.Join(errs...)
 }
 
-func (c *cluster) fetchBlobFrom(ctx context.Context, h hosts.Host, into blob.Dir, sum string) error {
+func (c *cluster) fetchBlobFrom(ctx context.Context, h store.HostState, into blob.Dir, sum string) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+h.API+"/v1/blobs/"+sum, nil)
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync/atomic"
 
+	"github.com/pergola-net/pergola/control/agents"
 	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/control/controller"
 	"github.com/pergola-net/pergola/control/rest"
@@ -15,6 +16,19 @@ type Decider interface {
 	SetLink(ctx context.Context, slice, link string, patch api.LinkPatch) error
 	// Reserve changes what a node has reserved.
 	Reserve(ctx context.Context, slice, node string, change api.ReservationChange) error
+}
+
+// remoteDecider asks a server.
+type remoteDecider struct{ near *agents.Client }
+
+// SetLink implements Decider.
+func (d remoteDecider) SetLink(ctx context.Context, slice, link string, patch api.LinkPatch) error {
+	return rest.Problem(d.near.SetLink(ctx, slice, link, patch))
+}
+
+// Reserve implements Decider.
+func (d remoteDecider) Reserve(ctx context.Context, slice, node string, change api.ReservationChange) error {
+	return rest.Problem(d.near.Reserve(ctx, slice, node, change))
 }
 
 // decider asks the controller, which is made after the agent.

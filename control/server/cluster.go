@@ -13,17 +13,20 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pergola-net/pergola/control/agents"
 	"github.com/pergola-net/pergola/control/events"
 	"github.com/pergola-net/pergola/control/pki"
+	"github.com/pergola-net/pergola/control/session"
 	"github.com/pergola-net/pergola/control/store"
-	"github.com/pergola-net/pergola/model/hosts"
 )
 
 // cluster is this machine's membership of a cluster. It implements rest.Cluster.
 type cluster struct {
 	dir      *identityDir // the membership and the identity on disk
 	machine  string
-	store    *store.Store // set before anything is asked
+	store    *store.Store     // set before anything is asked; nil at an agent
+	sessions *agents.Sessions // of agents with this server; set with the store
+	session  *session.Client  // of an agent
 	log      *slog.Logger
 	fetches  blobFetches
 	renewal  func(*x509.Certificate) time.Time
@@ -72,7 +75,10 @@ func (c *cluster) Authority() *pki.Authority {
 func (c *cluster) Servers() []string {
 	m := c.current()
 	if m.Role != pki.Server {
-		return m.Servers
+		if m.Join == "" || slices.Contains(m.Servers, m.Join) {
+			return m.Servers
+		}
+		return append(slices.Clone(m.Servers), m.Join)
 	}
 	others := slices.DeleteFunc(slices.Clone(m.Servers), func(s string) bool { return s == m.Advertise })
 	return append([]string{m.Advertise}, others...)
@@ -92,9 +98,6 @@ func (c *cluster) storeConfig(cfg *store.Config) error {
 		return nil // given by flags
 	case m.Foreign:
 		cfg.Endpoints = m.Etcd
-		return nil
-	case m.Role == pki.Agent:
-		cfg.Endpoints, cfg.TLS, cfg.Follow = m.Etcd, pki.ClientConfig(c.identity), true
 		return nil
 	}
 	at, err := netip.ParseAddrPort(m.Listen)
@@ -165,20 +168,51 @@ const (
 )
 
 // Peer implements rest.Cluster.
-func (c *cluster) Peer(h hosts.Host) http.RoundTripper {
+func (c *cluster) Peer(h store.HostState) http.RoundTripper {
+	switch {
+	case c.session != nil:
+		return toNobody{h.Name}
+	case h.Via != "":
+		return viaServer{c, h}
+	}
+	return c.direct(h.Name)
+}
+
+// toNobody is the way from an agent to another host while no server answers.
+type toNobody struct{ host string }
+
+// RoundTrip implements http.RoundTripper.
+func (t toNobody) RoundTrip(*http.Request) (*http.Response, error) {
+	return nil, fmt.Errorf("only servers reach host %s, and none answers", t.host)
+}
+
+// direct speaks to a server.
+func (c *cluster) direct(name string) http.RoundTripper {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	t := c.peers[h.Name]
+	t := c.peers[name]
 	if t == nil {
 		t = newTransport()
-		t.TLSClientConfig = pki.PeerConfig(c.identity, h.Name)
-		c.peers[h.Name] = t
+		t.TLSClientConfig = pki.PeerConfig(c.identity, name)
+		c.peers[name] = t
 	}
 	return t
 }
 
+// Connected implements rest.Cluster.
+func (c *cluster) Connected(ctx context.Context) bool {
+	if c.session == nil {
+		return true
+	}
+	_, err := c.session.Session(ctx)
+	return err == nil
+}
+
 // AnyServer implements rest.Cluster.
 func (c *cluster) AnyServer() http.RoundTripper {
+	if c.session != nil {
+		return c.session
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.anyServer == nil {
@@ -194,8 +228,11 @@ func (c *cluster) close() {
 	c.closeIdle()
 }
 
-// closeIdle closes connections to other members that are not in use.
+// closeIdle closes connections to other members that are not in use, and an agent's session, which begins anew.
 func (c *cluster) closeIdle() {
+	if c.session != nil {
+		c.session.Drop()
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, t := range c.peers {
@@ -231,8 +268,8 @@ const keepEvery = time.Minute
 // updateServers writes down where servers answer now: the one by which this machine joined may be gone at its next
 // start.
 func (c *cluster) updateServers(ctx context.Context) error {
-	if !c.KeepsStore() {
-		return nil // members of an external etcd are no hosts
+	if !c.KeepsStore() || c.store == nil {
+		return nil // members of an external etcd are no hosts; agents are told by their server
 	}
 	members, err := c.store.Members(ctx)
 	if err != nil {
@@ -243,20 +280,19 @@ func (c *cluster) updateServers(ctx context.Context) error {
 		return err
 	}
 	next := c.current()
-	var servers, etcd []string
+	var servers []string
 	for _, m := range members {
 		at := slices.IndexFunc(hosts, func(h store.HostState) bool { return h.Name == m.Name })
 		if at >= 0 {
 			servers = append(servers, hosts[at].API)
-			etcd = append(etcd, m.ClientURL)
 		}
 	}
 	shared := len(hosts) > 1
-	same := slices.Equal(servers, next.Servers) && slices.Equal(etcd, next.Etcd) && shared == next.Shared
+	same := slices.Equal(servers, next.Servers) && shared == next.Shared
 	if same || len(servers) == 0 {
 		return nil
 	}
-	next.Servers, next.Etcd, next.Shared = servers, etcd, shared
+	next.Servers, next.Shared = servers, shared
 	return c.save(next)
 }
 

@@ -92,6 +92,9 @@ func (f *fakeAgent) Run(ctx context.Context) error {
 		return err
 	}
 	records, err := f.cfg.Store.Slices(ctx)
+	if errors.Is(err, store.ErrUnreachable) { // the changes begin with a Resync
+		err = nil
+	}
 	if err != nil {
 		return err
 	}
@@ -99,8 +102,15 @@ func (f *fakeAgent) Run(ctx context.Context) error {
 		f.settle(ctx, r.Name)
 	}
 	for c := range changes {
-		if c.What == store.SpecChanged || c.What == store.OverridesChanged {
+		switch c.What {
+		case store.SpecChanged, store.OverridesChanged:
 			f.settle(ctx, c.Slice)
+		case store.Resync:
+			records, _ := f.cfg.Store.Slices(ctx) // another Resync follows
+			for _, r := range records {
+				f.settle(ctx, r.Name)
+			}
+		case store.StatusChanged, store.LinkStateChanged, store.Gone, store.HostsChanged:
 		}
 	}
 	return nil

@@ -20,11 +20,13 @@ type membership struct {
 	Founder   bool     `json:"founder,omitempty"` // it made the cluster
 	Listen    string   `json:"listen"`            // where its API listens
 	Advertise string   `json:"advertise"`         // where others reach that
-	// Servers are the addresses at which the cluster's servers last answered, and Etcd those of their store.
+	// Servers are the addresses at which the cluster's servers last answered, and Etcd those of an external etcd.
 	Servers []string `json:"servers,omitempty"`
 	Etcd    []string `json:"etcd,omitempty"`
 	// Foreign means that the store is an external etcd, and not the servers'.
 	Foreign bool `json:"foreign,omitempty"`
+	// Join is where an agent joined. It goes on trying that address: the others may be behind it.
+	Join string `json:"join,omitempty"`
 	// Shared means that other machines are in the cluster: this one has to listen for them.
 	Shared bool `json:"shared,omitempty"`
 	// Initial are the servers' peer URLs by name, for a server that has joined and whose etcd has not started yet.

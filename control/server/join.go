@@ -80,7 +80,7 @@ func (s *server) join(ctx context.Context, dir string) (*identityDir, error) {
 	return newIdentity(dir, id, membership{
 		Name: s.Host, Role: s.Role, Listen: at.String(), Advertise: called.String(),
 		Servers: serversFrom(target, answer.Servers), Etcd: answer.Etcd,
-		Initial: answer.Initial, Foreign: answer.Foreign,
+		Initial: answer.Initial, Foreign: answer.Foreign, Join: target,
 	})
 }
 

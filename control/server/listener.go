@@ -9,11 +9,13 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"time"
 
 	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/control/controller"
 	"github.com/pergola-net/pergola/control/pki"
 	"github.com/pergola-net/pergola/control/rest"
+	"github.com/pergola-net/pergola/control/session"
 	"github.com/pergola-net/pergola/control/store"
 )
 
@@ -30,7 +32,7 @@ func (c *cluster) openListener(ctx context.Context) (net.Listener, error) {
 // serveMembers serves the API to other machines: all of it to members, and only the request to join to others.
 func (s *server) serveMembers(ctx context.Context, listener net.Listener, inner http.Handler) error {
 	web := &http.Server{
-		Handler: s.cluster.guard(inner), TLSConfig: pki.ServerConfig(s.cluster.identity),
+		Handler: s.guard(inner), TLSConfig: pki.ServerConfig(s.cluster.identity),
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       2 * peerIdle, // members close idle connections before; others are disconnected
 		ErrorLog:          log.New(quietTLS{s.cluster}, "", 0),
@@ -46,8 +48,10 @@ func (q quietTLS) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// guard passes requests on by the certificate of the caller.
-func (c *cluster) guard(inner http.Handler) http.Handler {
+// guard passes requests on by the certificate of the caller. An agent asks within its session alone, but for what it
+// needs to begin one.
+func (s *server) guard(inner http.Handler) http.Handler {
+	c := s.cluster
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		m, known := pki.PeerOf(r.TLS)
 		who := rest.ReadCaller("")
@@ -61,9 +65,25 @@ func (c *cluster) guard(inner http.Handler) http.Handler {
 		case m.Role == pki.Admin:
 			who = controller.Caller{Root: true}
 		default:
-			if err := c.checkMember(r.Context(), pki.CertificateOf(r.TLS)); err != nil {
+			check := c.checkMember
+			if m.Role == pki.Agent { // which may have joined a moment ago, and is no host yet
+				check = c.checkAdmission
+			}
+			if err := check(r.Context(), pki.CertificateOf(r.TLS)); err != nil {
 				c.refusals.add(m.Name, r.RemoteAddr, err)
-				refuse(w, http.StatusForbidden, err.Error())
+				refuseMember(w, err)
+				return
+			}
+			switch via := r.Header.Get(viaHeader); {
+			case r.URL.Path == session.Path:
+				s.acceptSession(inner, w, r, m)
+				return
+			case m.Role == pki.Agent && r.URL.Path != "/v1/renew":
+				refuse(w, http.StatusForbidden, "agents ask by their sessions: this one is older than "+
+					"the server; update Pergola there")
+				return
+			case m.Role == pki.Server && via != "":
+				s.passToSession(w, r, via)
 				return
 			}
 			who = rest.ReadCaller(r.Header.Get(rest.CallerHeader))
@@ -87,6 +107,20 @@ func (c *cluster) checkMember(ctx context.Context, cert *x509.Certificate) error
 		return fmt.Errorf("host %s is not in the cluster any more: let it join again", cert.Subject.CommonName)
 	}
 	return nil // without an answer of the store, the certificate counts
+}
+
+// admissionTimeout bounds the question whether an agent is a member: it waits for its session, and has little time.
+const admissionTimeout = time.Second
+
+// checkAdmission is checkMember for one that may not have registered as a host yet.
+func (c *cluster) checkAdmission(ctx context.Context, cert *x509.Certificate) error {
+	ctx, cancel := context.WithTimeout(store.Linearizable(ctx), admissionTimeout)
+	defer cancel()
+	err := c.store.Trust().Check(ctx, cert) // one that was admitted a moment ago is known
+	if errors.Is(err, store.ErrNoHost) {
+		return err
+	}
+	return nil // without an answer of the servers, the certificate counts
 }
 
 func refuse(w http.ResponseWriter, status int, why string) {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/netip"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/pergola-net/pergola/control/pki"
@@ -139,13 +138,8 @@ func (s *server) addServer(m *membership) error {
 	if err != nil {
 		return err
 	}
-	at, err := netip.ParseAddrPort(target)
-	if err != nil || m.Role != pki.Agent {
-		return nil // a name: the known addresses of etcd serve
-	}
-	m.Servers = serversFrom(target, m.Servers)
-	if etcd := "https://" + portAfter(at, etcdClientPort); !slices.Contains(m.Etcd, etcd) && len(s.Etcd) == 0 {
-		m.Etcd = append([]string{etcd}, m.Etcd...)
+	if m.Role == pki.Agent {
+		m.Servers, m.Join = serversFrom(target, m.Servers), target
 	}
 	return nil
 }

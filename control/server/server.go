@@ -15,13 +15,13 @@ import (
 	"runtime/debug"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/pergola-net/pergola/control/agents"
 	"github.com/pergola-net/pergola/control/blob"
 	"github.com/pergola-net/pergola/control/controller"
 	"github.com/pergola-net/pergola/control/events"
 	"github.com/pergola-net/pergola/control/pki"
 	"github.com/pergola-net/pergola/control/rest"
+	"github.com/pergola-net/pergola/control/session"
 	"github.com/pergola-net/pergola/control/store"
 	"github.com/pergola-net/pergola/model/hosts"
 )
@@ -183,10 +183,14 @@ type server struct {
 	Config
 	named      bool         // the user chose the name of this host
 	cluster    *cluster     // nil where this machine is alone
-	members    net.Listener // accepts other machines of the cluster; nil where this machine is alone
-	store      *store.Store
+	members    net.Listener // accepts other machines of the cluster; nil where this one is no server of one
+	store      *store.Store // nil at an agent, which has desk's other end in its place
+	near       *agents.Client
+	session    *session.Client  // an agent's, with a server
+	desk       *agents.Desk     // of a cluster's server
+	sessions   *agents.Sessions // of agents with this server
 	agent      Agent
-	controller *controller.Controller
+	controller *controller.Controller // nil at an agent
 	blobs      blob.Dir
 	terms      *termsFile
 	events     *events.Bus
@@ -209,14 +213,18 @@ func (s *server) run(ctx context.Context, listener net.Listener) (idle bool, err
 	if err := s.openStore(ctx); err != nil {
 		return false, err
 	}
-	defer s.store.Close()
-	s.terms.store = s.store
-	if err := s.terms.prune(ctx); err != nil {
-		s.Log.Warn("withdraw the grants of networks that are gone; try again at the next start", "error", err)
+	if s.store != nil {
+		defer s.store.Close()
+	}
+	s.terms.records = s.records()
+	if s.store != nil {
+		s.pruneTerms(ctx)
 	}
 	s.blobs = blob.Dir(filepath.Join(s.DataDir, "blobs"))
 	if s.cluster != nil {
 		defer s.cluster.close()
+	}
+	if s.cluster != nil && s.cluster.IsServer() {
 		if s.members, err = s.cluster.openListener(ctx); err != nil {
 			return false, err
 		}
@@ -224,6 +232,9 @@ func (s *server) run(ctx context.Context, listener net.Listener) (idle bool, err
 	}
 	if err := s.openAgent(ctx); err != nil {
 		return false, err
+	}
+	if s.session != nil {
+		defer s.keepSession(ctx)() // longer than the agent works, which has last words
 	}
 	working, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -244,8 +255,20 @@ func (s *server) run(ctx context.Context, listener net.Listener) (idle bool, err
 	return false, cause
 }
 
-// openStore opens this machine's own store, or that of the cluster.
+// records are what is known here of slices and hosts.
+func (s *server) records() rest.Records {
+	if s.store == nil {
+		return s.near
+	}
+	return s.store
+}
+
+// openStore opens this machine's own store, or that of the cluster. An agent has none: a server tells it what it has to
+// know.
 func (s *server) openStore(ctx context.Context) error {
+	if s.cluster != nil && !s.cluster.IsServer() {
+		return s.openSession(ctx)
+	}
 	certificates, err := s.EtcdTLS.config(s.Etcd)
 	if err != nil {
 		return err
@@ -254,19 +277,12 @@ func (s *server) openStore(ctx context.Context) error {
 		Dir: filepath.Join(s.DataDir, "store"), Endpoints: s.Etcd, TLS: certificates,
 		LogFile: filepath.Join(s.LogDir, "etcd.log"),
 	}
-	var options []store.Option
 	if s.cluster != nil {
 		if err := s.cluster.storeConfig(&cfg); err != nil {
 			return err
 		}
-		// the servers may be unreachable, and the agent has duties meanwhile
-		if s.cluster.current().Role == pki.Agent {
-			cfg.NoWait = true
-			s.adoptOfflineCache()
-			options = append(options, store.WithOfflineCache(s.offlineCache(), s.Log))
-		}
 	}
-	if s.store, err = store.Open(ctx, cfg, options...); err != nil {
+	if s.store, err = store.Open(ctx, cfg); err != nil {
 		return err
 	}
 	if s.cluster == nil {
@@ -285,36 +301,43 @@ func (s *server) openStore(ctx context.Context) error {
 }
 
 // offlineCache is the directory of an agent's offline cache.
-func (s *server) offlineCache() string { return filepath.Join(s.StateDir, "offline-cache") }
+func (s *server) offlineCache() string { return filepath.Join(s.StateDir, "told") }
 
-// oldOfflineCache is its directory in versions before this one.
-func (s *server) oldOfflineCache() string { return filepath.Join(s.StateDir, "memory") }
+// oldOfflineCaches are its directories in versions before this one. What is in them is of no use: the agent starts
+// without a cache once, and needs a server to do so.
+func (s *server) oldOfflineCaches() []string {
+	return []string{filepath.Join(s.StateDir, "offline-cache"), filepath.Join(s.StateDir, "memory")}
+}
 
 // dropOfflineCache removes the offline cache, which is of an earlier cluster.
 func (s *server) dropOfflineCache() error {
-	if err := errors.Join(os.RemoveAll(s.offlineCache()), os.RemoveAll(s.oldOfflineCache())); err != nil {
-		return fmt.Errorf("remove the offline cache of an earlier cluster: %w", err)
+	for _, dir := range append(s.oldOfflineCaches(), s.offlineCache()) {
+		if err := os.RemoveAll(dir); err != nil {
+			return fmt.Errorf("remove the offline cache of an earlier cluster: %w", err)
+		}
 	}
 	return nil
 }
 
-// adoptOfflineCache renames the offline cache of an older version, if there is one and none of this version.
-func (s *server) adoptOfflineCache() {
-	err := unix.Renameat2(unix.AT_FDCWD, s.oldOfflineCache(), unix.AT_FDCWD, s.offlineCache(),
-		unix.RENAME_NOREPLACE)
-	if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EEXIST) {
-		s.Log.Warn("rename the offline cache of an older version; the agent starts without one", "error", err)
+// pruneTerms withdraws what was given to slices that are gone.
+func (s *server) pruneTerms(ctx context.Context) {
+	if err := s.terms.prune(ctx); err != nil && ctx.Err() == nil {
+		s.Log.Warn("withdraw the grants of networks that are gone; try again at the next start", "error", err)
 	}
 }
 
 // openAgent makes the agent and the controller, which asks the agent what the machine supports.
 func (s *server) openAgent(ctx context.Context) error {
-	decides := new(decider)
 	cfg := AgentConfig{
-		Decider: decides,
-		Host:    s.Host, StateDir: s.StateDir, LogDir: s.LogDir, BlobDir: string(s.blobs), Runtime: s.Runtime,
+		Host: s.Host, StateDir: s.StateDir, LogDir: s.LogDir, BlobDir: string(s.blobs), Runtime: s.Runtime,
 		VolumeDir: filepath.Join(s.DataDir, "volumes"),
-		Store:     s.store, Events: s.events, Log: s.Log, Terms: s.terms,
+		Events:    s.events, Log: s.Log, Terms: s.terms,
+	}
+	decides := new(decider)
+	if s.store == nil {
+		cfg.Store, cfg.Decider = s.near, remoteDecider{s.near}
+	} else {
+		cfg.Store, cfg.Decider = s.store, decides
 	}
 	var err error
 	if s.cluster != nil {
@@ -326,19 +349,30 @@ func (s *server) openAgent(ctx context.Context) error {
 	if s.agent, err = s.NewAgent(ctx, cfg); err != nil {
 		return err
 	}
+	if s.store == nil {
+		return nil
+	}
 	options := []controller.Option{controller.WithHolds(s.terms)}
 	if s.cluster != nil {
 		options = append(options, controller.InCluster(s.store, s.Host))
 	}
 	s.controller = controller.New(s.store, s.agent, s.blobs, s.events, options...)
 	decides.controller.Store(s.controller)
+	if s.cluster != nil {
+		s.sessions = agents.NewSessions()
+		s.cluster.sessions = s.sessions
+		s.desk = agents.NewDesk(agents.DeskConfig{
+			Store: s.store, Self: s.Host, Decider: decides, Blobs: blobsForAgents{s},
+			Servers: s.cluster.Servers, Log: s.Log,
+		})
+	}
 	return nil
 }
 
 // handler is the API.
 func (s *server) handler() http.Handler {
 	cfg := rest.Config{
-		Store: s.store, Controller: s.controller, Agent: s.agent,
+		Records: s.records(), Store: s.store, Controller: s.controller, Agent: s.agent, Holds: s.terms,
 		Blobs: s.blobs, Events: s.events, Version: s.Version, Commit: s.Commit, ExitsWhenIdle: s.ExitWhenIdle,
 	}
 	if s.cluster != nil {

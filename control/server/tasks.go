@@ -34,16 +34,27 @@ func (s *server) start(ctx context.Context, stop context.CancelCauseFunc, listen
 	run("serve requests", func() error { return s.serve(ctx, listener, handler) })
 	run("run the agent", func() error { return s.rejoinAdvice(s.agent.Run(ctx)) })
 	run("collect garbage", func() error { return s.collectGarbage(ctx) })
-	run("watch the store", func() error {
-		select {
-		case <-s.store.Dead():
-			return s.store.Err()
-		case <-ctx.Done():
-			return nil
-		}
-	})
-	if s.cluster != nil {
+	if s.store != nil {
+		run("watch the store", func() error {
+			select {
+			case <-s.store.Dead():
+				return s.store.Err()
+			case <-ctx.Done():
+				return nil
+			}
+		})
+	}
+	if s.session != nil {
+		run("withdraw grants", func() error { s.pruneTerms(ctx); return nil })
+		run("follow the servers", func() error { return s.keepServers(ctx) })
+	}
+	if s.desk != nil {
+		run("serve agents", func() error { s.desk.Run(ctx); return nil })
+	}
+	if s.members != nil {
 		run("serve other machines", func() error { return s.serveMembers(ctx, s.members, handler) })
+	}
+	if s.cluster != nil {
 		run("keep the membership", func() error { return s.cluster.keep(ctx) })
 	}
 	if s.cluster != nil && s.cluster.IsServer() {
@@ -120,17 +131,18 @@ func (s *server) rejoinAdvice(err error) error {
 		err, s.cluster.dir.path(""), s.Role.Word(), name)
 }
 
-// collectGarbage watches the store: it counts slices, publishes an event when one has gone, and removes blobs that no
-// slice names.
+// collectGarbage watches what is known of slices: it counts them, publishes an event when one has gone, and removes
+// blobs that no slice names.
 func (s *server) collectGarbage(ctx context.Context) error {
-	changes, err := s.store.Watch(ctx)
+	watch := s.watch()
+	changes, err := watch(ctx)
 	for s.cluster != nil && err != nil { // the servers may be unreachable
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-time.After(storePause):
 		}
-		changes, err = s.store.Watch(ctx)
+		changes, err = watch(ctx)
 	}
 	if err != nil {
 		return err
@@ -150,8 +162,15 @@ func (s *server) collectGarbage(ctx context.Context) error {
 	return nil
 }
 
+func (s *server) watch() func(context.Context) (<-chan store.Change, error) {
+	if s.store == nil {
+		return s.near.Watch
+	}
+	return s.store.Watch
+}
+
 func (s *server) reviewSlices(ctx context.Context) {
-	records, err := s.store.Slices(ctx)
+	records, err := s.records().Slices(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
 			s.Log.Error("list networks", "error", err)

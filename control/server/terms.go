@@ -17,15 +17,17 @@ import (
 	"github.com/pergola-net/pergola/model/slice"
 )
 
-// termsFile stores this machine's terms where only its root can write: all members can write the store. A machine that
+// termsFile stores this machine's terms where only its root can write: all servers can write the store. A machine that
 // is alone stores them too, in case it joins a cluster later; they count only in a cluster. It implements
 // hosts.TermsStore and controller.HoldStore.
 type termsFile struct {
 	dir   *identityDir
 	terms atomic.Pointer[hosts.Terms]
 
-	mu    sync.Mutex   // held while terms change
-	store *store.Store // set before anything is given
+	mu      sync.Mutex  // held while terms change
+	records interface { // set before anything is given
+		Record(ctx context.Context, name string) (store.Record, error)
+	}
 }
 
 // termsName is the name of the file. It was called so before the terms were.
@@ -123,7 +125,7 @@ func (f *termsFile) Forget(ctx context.Context, name string) error {
 	if len(f.Terms().Given[name]) == 0 {
 		return nil
 	}
-	r, err := f.store.Record(ctx, name)
+	r, err := f.records.Record(ctx, name)
 	switch {
 	case errors.Is(err, store.ErrNotFound), r.Deleting:
 		return f.giveLocked(name, nil)

@@ -115,7 +115,7 @@ func TestConsentEndsWithTheSlice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.store = s
+	c.records = s
 	give := func() error {
 		return c.Give("lab", []slice.Hold{{Path: "/srv"}}, func() error {
 			return s.PutSlice(t.Context(),

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -94,10 +93,10 @@ func three(t *testing.T) *cluster {
 	return c
 }
 
-// agent opens the servers' store as a host without an etcd of its own does.
-func (c *cluster) agent(name string) *Store {
+// client opens the servers' store by their listeners for clients, as another server.
+func (c *cluster) client(name string) *Store {
 	c.t.Helper()
-	config := Config{Follow: true, TLS: pki.ClientConfig(c.identity(name, pki.Agent)), Timeout: 5 * time.Second}
+	config := Config{TLS: pki.ClientConfig(c.identity(name, pki.Server)), Timeout: 5 * time.Second}
 	for _, s := range c.servers {
 		config.Endpoints = append(config.Endpoints, "https://"+s.config.Cluster.ListenClient)
 	}
@@ -152,15 +151,15 @@ func TestThreeServers(t *testing.T) {
 		}
 	}
 	eventually(t, "write", func() error { return c.servers["h3"].PutSlice(ctx, network("a", 2), 0) })
-	agent := c.agent("h4")
-	if _, r, err := agent.Slice(ctx, "a"); err != nil || r.Nodes != 2 {
+	client := c.client("h4")
+	if _, r, err := client.Slice(ctx, "a"); err != nil || r.Nodes != 2 {
 		t.Fatalf("%+v, %v", r, err)
 	}
 
-	// The leader stops: the others go on, and so does the agent.
+	// The leader stops: the others go on, and so does the client.
 	leader, _ := c.leader()
 	c.stop(leader)
-	eventually(t, "write without the old leader", func() error { return agent.PutSlice(ctx, network("b", 2), 0) })
+	eventually(t, "write without the old leader", func() error { return client.PutSlice(ctx, network("b", 2), 0) })
 
 	// It was lost for good: another takes its place.
 	var left *server
@@ -180,18 +179,10 @@ func TestThreeServers(t *testing.T) {
 	if records, err := fresh.Slices(ctx); err != nil || len(records) != 2 {
 		t.Errorf("the new server knows %+v, %v", records, err)
 	}
-
-	eventually(t, "the agent learns of the new server", func() error {
-		if known := agent.db.Etcd().Endpoints(); !slices.Contains(known,
-			"https://"+fresh.config.Cluster.ListenClient) || len(known) != 3 {
-			return fmt.Errorf("it knows %v", known)
-		}
-		return nil
-	})
-	loseQuorum(t, c, agent)
+	loseQuorum(t, c)
 }
 
-func loseQuorum(t *testing.T, c *cluster, agent *Store) {
+func loseQuorum(t *testing.T, c *cluster) {
 	t.Helper()
 	ctx := t.Context()
 	left := c.servers["h1"]
@@ -200,25 +191,23 @@ func loseQuorum(t *testing.T, c *cluster, agent *Store) {
 		both.Go(func() { c.stop(name) })
 	}
 	both.Wait()
-	for name, s := range map[string]*Store{"server": left.Store, "agent": agent} {
-		eventually(t, name+" notices", func() error {
-			err := s.PutSlice(ctx, network("c", 1), 0)
-			if !errors.Is(err, ErrNoQuorum) {
-				return fmt.Errorf("it says %w", err)
-			}
-			return nil
-		})
-		err := s.PutSlice(ctx, network("c", 1), 0)
-		if err == nil || !strings.Contains(err.Error(),
-			"the cluster has no quorum (1 of 3 servers answer): reading works, changes do not") {
-			t.Errorf("%s: %v", name, err)
+	eventually(t, "the server notices", func() error {
+		err := left.PutSlice(ctx, network("c", 1), 0)
+		if !errors.Is(err, ErrNoQuorum) {
+			return fmt.Errorf("it says %w", err)
 		}
-		if _, r, err := s.Slice(ctx, "a"); err != nil || r.Nodes != 2 {
-			t.Errorf("%s reads %+v, %v", name, r, err)
-		}
-		if _, err := s.Hosts(Linearizable(ctx)); !errors.Is(err, ErrNoQuorum) {
-			t.Errorf("%s reads what nobody agrees on: %v", name, err)
-		}
+		return nil
+	})
+	err := left.PutSlice(ctx, network("c", 1), 0)
+	if err == nil || !strings.Contains(err.Error(),
+		"the cluster has no quorum (1 of 3 servers answer): reading works, changes do not") {
+		t.Error(err)
+	}
+	if _, r, err := left.Slice(ctx, "a"); err != nil || r.Nodes != 2 {
+		t.Errorf("it reads %+v, %v", r, err)
+	}
+	if _, err := left.Hosts(Linearizable(ctx)); !errors.Is(err, ErrNoQuorum) {
+		t.Errorf("it reads what nobody agrees on: %v", err)
 	}
 	if members, err := left.Members(ctx); err != nil || len(members) != 3 || !members[0].Answers ||
 		members[1].Answers {
@@ -236,9 +225,7 @@ func loseQuorum(t *testing.T, c *cluster, agent *Store) {
 	}
 
 	c.restart("h2")
-	for name, s := range map[string]*Store{"server": left.Store, "agent": agent} {
-		eventually(t, name+" writes again", func() error { return s.PutSlice(ctx, network("d-"+name, 1), 0) })
-	}
+	eventually(t, "it writes again", func() error { return left.PutSlice(ctx, network("d", 1), 0) })
 }
 
 func TestServerThatReachesNoOtherSaysSo(t *testing.T) {
@@ -268,11 +255,11 @@ func TestSingleStoreBecomesTheFirstMember(t *testing.T) {
 	s.Close()
 
 	s = c.start("h1", config)
-	agent := c.agent("h2")
-	if _, r, err := agent.Slice(t.Context(), "a"); err != nil || r.Nodes != 2 {
+	client := c.client("h2")
+	if _, r, err := client.Slice(t.Context(), "a"); err != nil || r.Nodes != 2 {
 		t.Fatalf("%+v, %v", r, err)
 	}
-	members, err := agent.Members(t.Context())
+	members, err := s.Members(t.Context())
 	if err != nil || len(members) != 1 || members[0].Name != "h1" ||
 		members[0].PeerURL != "https://"+config.Cluster.ListenPeer || !members[0].Leader {
 		t.Errorf("members %+v, %v", members, err)

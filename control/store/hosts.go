@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -15,7 +14,6 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/pergola-net/pergola/control/store/cache"
 	"github.com/pergola-net/pergola/control/store/record"
 	"github.com/pergola-net/pergola/model/hosts"
 )
@@ -37,22 +35,12 @@ func (s *Store) PutHost(ctx context.Context, h hosts.Host) error {
 
 // Hosts lists the hosts, sorted by name.
 func (s *Store) Hosts(ctx context.Context) ([]HostState, error) {
-	return orCached(ctx, s, func() ([]HostState, error) {
-		hosts, err := s.readHosts(ctx, "", clientv3.WithPrefix())
-		if err == nil {
-			s.offline.PutHosts(hosts)
-		}
-		return hosts, err
-	}, (*cache.Cache).Hosts)
+	return s.readHosts(ctx, "", clientv3.WithPrefix())
 }
 
 // HostState gives one host, or ErrNoHost.
 func (s *Store) HostState(ctx context.Context, name string) (HostState, error) {
-	hosts, err := orCached(ctx, s, func() ([]HostState, error) { return s.readHosts(ctx, name) },
-		func(c *cache.Cache) ([]HostState, error) {
-			hosts, err := c.Hosts()
-			return slices.DeleteFunc(hosts, func(h HostState) bool { return h.Name != name }), err
-		})
+	hosts, err := s.readHosts(ctx, name)
 	if err != nil {
 		return HostState{}, err
 	}
@@ -85,11 +73,11 @@ func (s *Store) readHosts(ctx context.Context, name string, opts ...clientv3.OpO
 		}
 		var a record.Presence
 		if lease := leases[h.Name]; lease != nil {
-			h.Alive = true
+			h.Alive, h.Lease = true, lease.Lease
 			if err := json.Unmarshal(lease.Value, &a); err != nil {
 				return nil, fmt.Errorf("decode the lease of host %s: %w", h.Name, err)
 			}
-			h.Since = a.Since
+			h.Since, h.Via = a.Since, a.Via
 		}
 		if absent := s.absences.since(h.Name, kv.ModRevision, h.Alive); !h.Alive {
 			h.Since = absent

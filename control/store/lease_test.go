@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -12,7 +11,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/pergola-net/pergola/control/pki"
-	"github.com/pergola-net/pergola/control/store/kv"
 	"github.com/pergola-net/pergola/control/store/storetest"
 )
 
@@ -23,7 +21,7 @@ func TestLeaseIsLostAndRenewed(t *testing.T) {
 	server := c.start("h1", c.config("h1"))
 	wire := storetest.NewWire(t, server.config.Cluster.ListenClient)
 	agent, err := Open(ctx, Config{Endpoints: []string{wire.URL()},
-		TLS: pki.ClientConfig(c.identity("h2", pki.Agent))})
+		TLS: pki.ClientConfig(c.identity("h2", pki.Server))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,80 +77,6 @@ func TestLeaseIsLostAndRenewed(t *testing.T) {
 	if isClosed(lease.Renewed()) {
 		t.Error("renewed under another machine's name")
 	}
-}
-
-// An agent that starts while no server answers has a store, and a lease as soon as one does.
-func TestNoWaitOpensWithoutAnAnswer(t *testing.T) {
-	t.Parallel()
-	ctx := t.Context()
-	c := newCluster(t)
-	server := c.start("h1", c.config("h1"))
-	wire := storetest.NewWire(t, server.config.Cluster.ListenClient)
-	wire.Cut(true)
-	endpoint := wire.URL()
-	agent, err := Open(ctx,
-		Config{Endpoints: []string{endpoint}, TLS: pki.ClientConfig(c.identity("h2", pki.Agent)), Follow: true,
-			NoWait: true, Timeout: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer agent.Close()
-	if _, err := agent.Slices(ctx); err == nil || errors.Is(err, ErrNoQuorum) || !errors.Is(err, ErrUnreachable) ||
-		!strings.Contains(err.Error(), wire.Addr().String()) {
-		t.Errorf("it reads: %v", err)
-	}
-	if _, err := agent.Register(ctx, machine("h2", "b"), 10*time.Second); err == nil {
-		t.Error("it registers")
-	}
-	wire.Cut(false)
-	eventually(t, "registration", func() error {
-		lease, err := agent.Register(ctx, machine("h2", "b"), 10*time.Second)
-		if err == nil {
-			lease.Close(ctx)
-		}
-		return err
-	})
-	eventually(t, "the servers' own addresses", func() error {
-		if known := agent.db.Etcd().Endpoints(); len(known) != 1 || known[0] == endpoint {
-			return fmt.Errorf("it knows %v", known)
-		}
-		return nil
-	})
-}
-
-func TestRequestsOfAnAgentWithoutServersFailSoon(t *testing.T) {
-	t.Parallel()
-	ctx := t.Context()
-	c := newCluster(t)
-	config := c.config("h1")
-	wire := storetest.NewWire(t, config.Cluster.ListenClient)
-	config.Cluster.AdvertiseClient = wire.URL() // so the agent learns of no other address
-	c.start("h1", config)
-	agent, err := Open(ctx, Config{
-		Endpoints: []string{wire.URL()}, TLS: pki.ClientConfig(c.identity("h2", pki.Agent)), Follow: true,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer agent.Close()
-	refused := func(trouble, want string) {
-		began := time.Now()
-		_, err := agent.Slices(ctx)
-		if err == nil || !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", trouble, err)
-		}
-		if took := time.Since(began); took > kv.DefaultTimeout/2 {
-			t.Errorf("%s: error after %v", trouble, took)
-		}
-	}
-	wire.Cut(true)
-	refused("a wire that is cut", "do not answer ("+wire.Addr().String()+": ")
-	wire.Cut(false)
-	eventually(t, "the server's answer", func() error { _, err := agent.Slices(ctx); return err })
-	wire.Close()
-	wire.Cut(true)
-	refused("nobody listens",
-		"do not answer ("+wire.Addr().String()+": connection refused); what runs here goes on")
 }
 
 func TestRemovedHostStaysRemoved(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/pergola-net/pergola/control/store/cache"
 	"github.com/pergola-net/pergola/control/store/record"
 	"github.com/pergola-net/pergola/model/slice"
 )
@@ -28,14 +27,8 @@ func (s *Store) PutLinkState(ctx context.Context, host, name string, is slice.Li
 	return err
 }
 
-// LinkStates gives what each host says of the links of its routers of a slice, by host. It is not in the offline cache,
-// which has none: without servers nothing new is reserved by what it says.
+// LinkStates gives what each host says of the links of its routers of a slice, by host.
 func (s *Store) LinkStates(ctx context.Context, name string) (map[string]slice.LinkState, error) {
-	return orCached(ctx, s, func() (map[string]slice.LinkState, error) { return s.readLinkStates(ctx, name) },
-		func(*cache.Cache) (map[string]slice.LinkState, error) { return nil, nil })
-}
-
-func (s *Store) readLinkStates(ctx context.Context, name string) (map[string]slice.LinkState, error) {
 	prefix := s.db.Key("linkstate", name, "")
 	got, err := s.db.Get(ctx, prefix, clientv3.WithPrefix())
 	if err != nil {

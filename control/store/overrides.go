@@ -9,18 +9,13 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/pergola-net/pergola/control/store/cache"
 	"github.com/pergola-net/pergola/model/slice"
 )
 
 // Overrides gives the overrides of a slice; the zero value where there are none.
 func (s *Store) Overrides(ctx context.Context, name string) (slice.Overrides, error) {
-	return orCached(ctx, s, func() (slice.Overrides, error) {
-		o, _, err := s.overrides(ctx, name)
-		return o, err
-	}, func(c *cache.Cache) (slice.Overrides, error) {
-		return decodeOverrides(name, c.Overrides(name))
-	})
+	o, _, err := s.overrides(ctx, name)
+	return o, err
 }
 
 func (s *Store) overrides(ctx context.Context, name string) (o slice.Overrides, revision int64, err error) {
@@ -32,7 +27,6 @@ func (s *Store) overrides(ctx context.Context, name string) (o slice.Overrides, 
 	if len(got.Kvs) > 0 {
 		data, revision = got.Kvs[0].Value, got.Kvs[0].ModRevision
 	}
-	s.offline.PutOverrides(name, data, got.Header.Revision)
 	o, err = decodeOverrides(name, data)
 	return o, revision, err
 }

@@ -52,7 +52,7 @@ func (s *Store) dropHost(ctx context.Context, host, name string, check func(Reco
 		if err := check(r); err != nil {
 			return err
 		}
-		reports, err := s.reporters(ctx, name)
+		reports, err := s.Reporters(ctx, name)
 		if err != nil {
 			return err
 		}
@@ -104,8 +104,8 @@ func (s *Store) erase(r Record) []clientv3.Op {
 	}
 }
 
-// reporters are the hosts that have a status of the slice.
-func (s *Store) reporters(ctx context.Context, name string) ([]string, error) {
+// Reporters are the hosts that have a status of the slice, whether or not it can be read.
+func (s *Store) Reporters(ctx context.Context, name string) ([]string, error) {
 	got, err := s.db.Get(ctx, s.db.Key("status", name, ""), clientv3.WithPrefix(), clientv3.WithKeysOnly())
 	if err != nil {
 		return nil, err

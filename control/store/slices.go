@@ -13,17 +13,12 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/pergola-net/pergola/control/store/cache"
 	"github.com/pergola-net/pergola/control/store/record"
 	"github.com/pergola-net/pergola/model/slice"
 )
 
 // Slices lists the records, sorted by name, those that are Corrupt included.
 func (s *Store) Slices(ctx context.Context) ([]Record, error) {
-	return orCached(ctx, s, func() ([]Record, error) { return s.readSlices(ctx) }, (*cache.Cache).Slices)
-}
-
-func (s *Store) readSlices(ctx context.Context) ([]Record, error) {
 	got, err := s.db.Get(ctx, s.db.Key("slices", ""), clientv3.WithPrefix())
 	if err != nil {
 		return nil, err
@@ -37,7 +32,6 @@ func (s *Store) readSlices(ctx context.Context) ([]Record, error) {
 		records = append(records, r)
 	}
 	slices.SortFunc(records, func(a, b Record) int { return strings.Compare(a.Name, b.Name) })
-	s.offline.PutNames(records, got.Header.Revision)
 	return records, nil
 }
 
@@ -53,7 +47,6 @@ func (s *Store) record(ctx context.Context, name string) (r Record, revision int
 		return Record{}, 0, err
 	}
 	if len(got.Kvs) == 0 {
-		s.offline.DropSlice(name, got.Header.Revision)
 		return Record{}, 0, fmt.Errorf("%s: %w", name, ErrNotFound)
 	}
 	r, err = s.decodeRecord(ctx, got.Kvs[0])
@@ -99,42 +92,20 @@ func (s *Store) idOf(ctx context.Context, name string) (uint16, error) {
 // With ErrCorrupt, the record has what is still known. One that is being deleted needs no more: then there is no error,
 // and the slice has only a name, an id and a generation.
 func (s *Store) Slice(ctx context.Context, name string) (*slice.Slice, Record, error) {
-	got, err := orCached(ctx, s, func() (stored, error) { return s.readSlice(ctx, name) },
-		func(c *cache.Cache) (stored, error) {
-			spec, r, err := c.Slice(name)
-			return stored{spec, r}, err
-		})
-	return got.spec, got.record, err
-}
-
-// stored is a slice with its record.
-type stored struct {
-	spec   *slice.Slice
-	record Record
-}
-
-func (s *Store) readSlice(ctx context.Context, name string) (stored, error) {
 	for {
 		r, revision, err := s.record(ctx, name)
-		if errors.Is(err, ErrCorrupt) {
-			s.offline.PutSlice(r, nil, revision)
-		}
 		if err != nil {
-			return stored{nil, r}, err
+			return nil, r, err
 		}
 		spec, compacted, err := s.readSpec(ctx, r, revision)
-		if errors.Is(err, ErrCorrupt) {
-			s.offline.PutSlice(r, nil, revision)
-		}
 		if errors.Is(err, ErrCorrupt) && r.Deleting {
-			return stored{r.NameOnly(), r}, nil
+			return r.NameOnly(), r, nil
 		}
 		if err != nil {
-			return stored{nil, r}, err
+			return nil, r, err
 		}
 		if !compacted {
-			s.offline.PutSlice(r, spec, revision)
-			return stored{spec, r}, nil
+			return spec, r, nil
 		}
 	}
 }

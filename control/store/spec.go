@@ -56,6 +56,17 @@ func (s *Store) readSpec(ctx context.Context, r Record, revision int64) (spec *s
 	if spec := s.specs.get(r); spec != nil {
 		return spec, false, nil
 	}
+	return s.fetchSpec(ctx, r, revision)
+}
+
+// fetchSpec is readSpec for one that is not decoded yet.
+func (s *Store) fetchSpec(ctx context.Context, r Record, revision int64) (spec *slice.Slice, compacted bool,
+	err error) {
+	s.decoding.Lock() // many ask at the same time for a version that is new
+	defer s.decoding.Unlock()
+	if spec := s.specs.get(r); spec != nil {
+		return spec, false, nil
+	}
 	got, err := s.db.Get(ctx, s.db.Key("specs", r.Name, r.Token, ""), clientv3.WithPrefix(),
 		clientv3.WithRev(revision))
 	if errors.Is(err, rpctypes.ErrCompacted) {

@@ -1,12 +1,8 @@
 package store
 
-import (
-	"context"
+import "context"
 
-	"github.com/pergola-net/pergola/control/store/cache"
-)
-
-// AllowStale makes reads with the context return what is in the offline cache while no server answers. It is for
+// AllowStale makes reads of an agent with the context return what servers told it last, while none answers. It is for
 // callers that change nothing in the store by it.
 func AllowStale(ctx context.Context) context.Context {
 	return context.WithValue(ctx, allowStale{}, true)
@@ -14,17 +10,5 @@ func AllowStale(ctx context.Context) context.Context {
 
 type allowStale struct{}
 
-// orCached asks the servers or, with AllowStale, reads from the offline cache while none of them answers.
-func orCached[T any](
-	ctx context.Context, s *Store, ask func() (T, error), cached func(*cache.Cache) (T, error),
-) (T, error) {
-	if s.offline == nil || ctx.Value(allowStale{}) == nil {
-		return ask()
-	}
-	if !s.db.Unanswered() {
-		if answer, err := ask(); err == nil || !s.db.IsUnreachable(err) {
-			return answer, err
-		}
-	}
-	return cached(s.offline)
-}
+// MayBeStale reports whether a context comes from AllowStale.
+func MayBeStale(ctx context.Context) bool { return ctx.Value(allowStale{}) != nil }

@@ -9,14 +9,12 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/pergola-net/pergola/control/store/cache"
 	"github.com/pergola-net/pergola/control/store/record"
 	"github.com/pergola-net/pergola/model/slice"
 )
 
 // PutStatus stores what a host reports of a slice. It fails with ErrNotFound when there is no such slice any more.
 func (s *Store) PutStatus(ctx context.Context, host string, st slice.Status) error {
-	s.offline.PutReport(host, st)
 	data, err := record.Pack(st)
 	if err != nil {
 		return fmt.Errorf("encode status of network %s: %w", st.Slice, err)
@@ -73,11 +71,6 @@ func (s *Store) SettledBy(ctx context.Context, host, name string) (bool, error) 
 // Status gives the sum of what the hosts report of a slice; the zero value but for the name where none has reported
 // yet. Nodes of hosts that are lost have the phase Lost.
 func (s *Store) Status(ctx context.Context, name string) (slice.Status, error) {
-	return orCached(ctx, s, func() (slice.Status, error) { return s.readStatus(ctx, name) },
-		func(c *cache.Cache) (slice.Status, error) { return c.Status(name), nil })
-}
-
-func (s *Store) readStatus(ctx context.Context, name string) (slice.Status, error) {
 	got, err := s.db.Snapshot(ctx,
 		clientv3.OpGet(s.db.Key("status", name, ""), clientv3.WithPrefix()),
 		clientv3.OpGet(s.db.Key("hosts", ""), clientv3.WithPrefix(), clientv3.WithKeysOnly()),
@@ -117,12 +110,7 @@ func (s *Store) readStatus(ctx context.Context, name string) (slice.Status, erro
 
 // Generations gives the generation that each host's report of a slice bears, by host.
 func (s *Store) Generations(ctx context.Context, name string) (map[string]int64, error) {
-	return orCached(ctx, s, func() (map[string]int64, error) { return s.readGenerations(ctx, name) },
-		func(c *cache.Cache) (map[string]int64, error) { return c.Generations(name), nil })
-}
-
-func (s *Store) readGenerations(ctx context.Context, name string) (map[string]int64, error) {
-	reports, revision, err := s.readReports(ctx, name)
+	reports, err := s.Reports(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -130,29 +118,23 @@ func (s *Store) readGenerations(ctx context.Context, name string) (map[string]in
 	for host := range reports {
 		all[host] = reports[host].Generation
 	}
-	s.offline.PutGenerations(name, all, revision)
 	return all, nil
 }
 
 // Reports gives what each host reports of a slice, by host.
 func (s *Store) Reports(ctx context.Context, name string) (map[string]slice.Status, error) {
-	all, _, err := s.readReports(ctx, name)
-	return all, err
-}
-
-func (s *Store) readReports(ctx context.Context, name string) (all map[string]slice.Status, revision int64, err error) {
 	got, err := s.db.Get(ctx, s.db.Key("status", name, ""), clientv3.WithPrefix())
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
-	all = make(map[string]slice.Status, len(got.Kvs))
+	all := make(map[string]slice.Status, len(got.Kvs))
 	for _, kv := range got.Kvs {
 		host := strings.TrimPrefix(string(kv.Key), s.db.Key("status", name, ""))
 		var st slice.Status
 		if err := record.Unpack(kv.Value, &st); err != nil {
-			return nil, 0, fmt.Errorf("decode status of network %s on host %s: %w", name, host, err)
+			return nil, fmt.Errorf("decode status of network %s on host %s: %w", name, host, err)
 		}
 		all[host] = st
 	}
-	return all, got.Header.Revision, nil
+	return all, nil
 }

@@ -7,7 +7,6 @@
 //	kv      etcd: embedded or remote, requests, members, quorum, listeners
 //	lease   which hosts are alive; election of a leader
 //	trust   certificate authority, tokens, admission of hosts
-//	cache   the offline cache of an agent
 //
 // This package reads and writes slices, overrides, reports and hosts by them. Nothing above it imports etcd.
 //
@@ -19,10 +18,9 @@ package store
 import (
 	"context"
 	"errors"
-	"log/slog"
+	"sync"
 	"time"
 
-	"github.com/pergola-net/pergola/control/store/cache"
 	"github.com/pergola-net/pergola/control/store/kv"
 	"github.com/pergola-net/pergola/control/store/lease"
 	"github.com/pergola-net/pergola/control/store/record"
@@ -44,6 +42,8 @@ type (
 	HostState = record.Host
 	// Lease says that a host is alive, for as long as it is renewed.
 	Lease = lease.Lease
+	// LeaseKeeper keeps the leases of hosts.
+	LeaseKeeper = lease.Keeper
 )
 
 // Errors that callers decide on.
@@ -78,30 +78,18 @@ type Store struct {
 	db       *kv.DB
 	trust    *trust.Trust
 	specs    specCache
-	offline  *cache.Cache // nil: nothing is cached
+	decoding sync.Mutex // held while a specification is read that is in no cache
 	absences absences
 }
 
-// Option changes how a store works.
-type Option func(*Store)
-
-// WithOfflineCache keeps what the servers answer in a directory, too. Reads with AllowStale return it while none of
-// them answers.
-func WithOfflineCache(dir string, log *slog.Logger) Option {
-	return func(s *Store) { s.offline = cache.Open(dir, log) }
-}
-
-// Open opens the store and starts the embedded etcd where no endpoints are given. It returns once the store answers
-// (but see Config.NoWait), or an error within seconds.
-func Open(ctx context.Context, cfg Config, options ...Option) (*Store, error) {
+// Open opens the store and starts the embedded etcd where no endpoints are given. It returns once the store answers, or
+// an error within seconds.
+func Open(ctx context.Context, cfg Config) (*Store, error) {
 	db, err := kv.Open(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
-	s := New(db, options...)
-	if cfg.NoWait {
-		return s, nil
-	}
+	s := New(db)
 	orphanAge := time.Hour // another server may be writing parts now
 	if db.Private() {
 		orphanAge = 0
@@ -114,13 +102,7 @@ func Open(ctx context.Context, cfg Config, options ...Option) (*Store, error) {
 }
 
 // New makes a store of an open etcd, which Close closes.
-func New(db *kv.DB, options ...Option) *Store {
-	s := &Store{db: db, trust: trust.New(db)}
-	for _, o := range options {
-		o(s)
-	}
-	return s
-}
+func New(db *kv.DB) *Store { return &Store{db: db, trust: trust.New(db)} }
 
 // Close ends the store. An embedded etcd is stopped.
 func (s *Store) Close() error { return s.db.Close() }
@@ -151,7 +133,15 @@ func (s *Store) RemoveMember(ctx context.Context, name string) error {
 
 // Register makes a host known and alive (see lease.Register).
 func (s *Store) Register(ctx context.Context, h hosts.Host, ttl time.Duration) (*Lease, error) {
-	return lease.Register(ctx, s.db, h, ttl)
+	return lease.Register(ctx, s.db.Context(), lease.Etcd{DB: s.db}, h, ttl)
+}
+
+// Leases keeps the leases of hosts whose agents have a session with a server.
+func (s *Store) Leases(server string) LeaseKeeper { return lease.Etcd{DB: s.db, Via: server} }
+
+// Attach writes down that a host's agent has its session with a server now.
+func (s *Store) Attach(ctx context.Context, host, server string) error {
+	return lease.Etcd{DB: s.db, Via: server}.Attach(ctx, host)
 }
 
 // Campaign makes a host a candidate for the leadership of a duty (see lease.Campaign).
@@ -162,3 +152,6 @@ func (s *Store) Campaign(ctx context.Context, duty, host string, lead func(ctx c
 // Linearizable makes reads with the context return what the cluster agrees on now: without a quorum they fail with
 // ErrNoQuorum instead of returning what one server has. It is for callers that act on what is absent.
 func Linearizable(ctx context.Context) context.Context { return kv.Linearizable(ctx) }
+
+// MustAgree reports whether a context comes from Linearizable.
+func MustAgree(ctx context.Context) bool { return kv.IsLinearizable(ctx) }

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -11,8 +10,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/pergola-net/pergola/control/pki"
 	"github.com/pergola-net/pergola/control/store/record"
@@ -35,12 +32,11 @@ func TestCertificateMustFitTheAddress(t *testing.T) {
 	}
 }
 
-func TestAgentsMayNotTouchTheClustersTrust(t *testing.T) {
+func TestOnlyServersReachTheStore(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	c := newCluster(t)
 	s := c.start("h1", c.config("h1"))
-	agent := c.agent("h2")
 	cert, key, err := c.authority.Encode()
 	if err != nil {
 		t.Fatal(err)
@@ -54,105 +50,59 @@ func TestAgentsMayNotTouchTheClustersTrust(t *testing.T) {
 	if _, got, err := s.Trust().Authority(ctx); err != nil || string(got) != string(key) {
 		t.Errorf("authority: %v", err)
 	}
-	for what, do := range map[string]func() error{
-		"read the authority": func() error { _, _, err := agent.Trust().Authority(ctx); return err },
-		"write a grant":      func() error { return agent.Trust().PutGrant(ctx, pki.Grant{ID: "x"}) },
-		"write an admission": func() error {
-			return agent.Trust().Admit(ctx, c.identity("h3", pki.Agent)().Certificate)
-		},
-		"read all admissions": func() error {
-			_, err := agent.db.Etcd().Get(ctx, agent.db.Prefix().AdmissionKey(""), prefixKeys()...)
-			return err
-		},
-		"add a server": func() error {
-			_, err := agent.AddMember(ctx, "h2", "https://127.0.0.1:1")
-			return err
-		},
-		"remove a server": func() error { return agent.RemoveMember(ctx, "h1") },
-		"read everything": func() error {
-			_, err := agent.db.Etcd().Get(ctx, "\x00", prefixKeys()...)
-			return err
-		},
-		"take a snapshot": func() error {
-			r, err := agent.db.Etcd().Snapshot(ctx)
-			if err == nil {
-				_, err = r.Read(make([]byte, 1))
-				r.Close()
-			}
-			return err
-		},
-		"watch everything": func() error {
-			ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-			defer cancel()
-			for r := range agent.db.Etcd().Watch(ctx, "\x00", prefixKeys()...) {
-				if r.Err() != nil {
-					return r.Err()
-				}
-			}
-			return ctx.Err()
-		},
-	} {
-		if err := do(); err == nil ||
-			!strings.Contains(err.Error(), "only servers of the cluster may do this") {
-			t.Errorf("an agent may %s: %v", what, err)
+	for role, may := range map[pki.Role]bool{pki.Server: true, pki.Agent: false, pki.Admin: false} {
+		other, err := Open(ctx, Config{TLS: pki.ClientConfig(c.identity("h2", role)), Timeout: time.Second,
+			Endpoints: []string{"https://" + s.config.Cluster.ListenClient}})
+		if err == nil {
+			_, err = other.Slices(ctx)
+			other.Close()
 		}
-	}
-	// But it watches, leases and leads.
-	if _, err := agent.Watch(ctx); err != nil {
-		t.Error(err)
+		if (err == nil) != may {
+			t.Errorf("%s: %v", role, err)
+		}
 	}
 }
 
 func TestCertificatesOfRemovedHostsAreRevoked(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
+	s := open(t, t.TempDir())
 	c := newCluster(t)
-	s := c.start("h1", c.config("h1"))
-	removed, other := c.agent("h2"), c.agent("h3")
-	visit(t, removed, machine("h2", "b"))
+	removed := c.identity("h2", pki.Agent)().Certificate
+	check := func(cert *x509.Certificate) error { return s.Trust().Check(ctx, cert) }
+	if err := s.Trust().Admit(ctx, removed); err != nil {
+		t.Fatal(err)
+	}
+	visit(t, s, machine("h2", "b"))
+	if err := check(removed); err != nil {
+		t.Error(err)
+	}
 	if err := s.DeleteHost(ctx, "h2"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := removed.Slices(ctx); !errors.Is(err, ErrNoHost) {
-		t.Errorf("it reads: %v", err)
+	if err := check(removed); !errors.Is(err, ErrNoHost) || errors.Is(err, ErrReplaced) {
+		t.Errorf("it is a member: %v", err)
 	}
-	if _, err := removed.Register(ctx, machine("h2", "b"), 10*time.Second); !errors.Is(err, ErrNoHost) {
-		t.Errorf("it registers: %v", err)
-	}
-	if _, err := other.Slices(ctx); err != nil {
+	if err := check(c.identity("h3", pki.Agent)().Certificate); err != nil {
 		t.Errorf("another host: %v", err)
 	}
 	// another machine's: issued in the same second
-	if err := s.Trust().Admit(ctx, c.identity("h2", pki.Agent)().Certificate); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := removed.Slices(ctx); !errors.Is(err, ErrReplaced) || !errors.Is(err, ErrNoHost) ||
-		!strings.Contains(err.Error(), "another machine joined the cluster as host h2, at ") {
-		t.Errorf("with the old certificate it reads: %v", err)
-	}
 	id := c.identity("h2", pki.Agent)
 	if err := s.Trust().Admit(ctx, id().Certificate); err != nil {
 		t.Fatal(err)
+	}
+	if err := check(removed); !errors.Is(err, ErrReplaced) || !errors.Is(err, ErrNoHost) ||
+		!strings.Contains(err.Error(), "another machine joined the cluster as host h2, at ") {
+		t.Errorf("the old certificate: %v", err)
 	}
 	renewed, err := c.authority.Issue(pki.Member{Name: "h2", Role: pki.Agent}, id().Key.Public(), time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, cert := range map[string]*x509.Certificate{"new": id().Certificate, "renewed": renewed} {
-		identity := func() *pki.Identity {
-			return &pki.Identity{Certificate: cert, Key: id().Key, Authority: id().Authority}
-		}
-		again, err := Open(ctx,
-			Config{Follow: true, TLS: pki.ClientConfig(identity),
-				Endpoints: []string{"https://" + s.config.Cluster.ListenClient}})
-		if err != nil {
-			t.Errorf("a %s certificate: %v", name, err)
-			continue
-		}
-		if _, err := again.Slices(ctx); err != nil {
+		if err := check(cert); err != nil {
 			t.Errorf("a %s certificate: %v", name, err)
 		}
-		again.Close()
 	}
 }
 
@@ -160,75 +110,32 @@ func TestCertificatesOfRemovedHostsAreRevoked(t *testing.T) {
 func TestHostsThatAnOlderVersionRemovedStayRevoked(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
+	s := open(t, t.TempDir())
 	c := newCluster(t)
-	s := c.start("h1", c.config("h1"))
-	removed, returned := c.agent("h2"), c.agent("h3")
+	removed, returned := c.identity("h2", pki.Agent)().Certificate, c.identity("h3", pki.Agent)().Certificate
 	for host, until := range map[string]int64{"h2": math.MaxInt64,
-		"h3": c.identity("h3", pki.Agent)().Certificate.NotBefore.Add(-time.Hour).Unix()} {
+		"h3": returned.NotBefore.Add(-time.Hour).Unix()} {
 		if err := s.db.Put(ctx, s.db.Prefix().TrustKey("barred", host),
 			strconv.FormatInt(until, 10)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := removed.Slices(ctx); !errors.Is(err, ErrNoHost) ||
+	if err := s.Trust().Check(ctx, removed); !errors.Is(err, ErrNoHost) ||
 		!strings.Contains(err.Error(), record.ReasonRemoved) {
-		t.Errorf("one that was removed reads: %v", err)
+		t.Errorf("one that was removed: %v", err)
 	}
-	if _, err := returned.Slices(ctx); err != nil {
+	if err := s.Trust().Check(ctx, returned); err != nil {
 		t.Errorf("one that joined again: %v", err)
 	}
-	id := c.identity("h2", pki.Agent)
-	if err := s.Trust().Admit(ctx, id().Certificate); err != nil {
+	again := c.identity("h2", pki.Agent)().Certificate
+	if err := s.Trust().Admit(ctx, again); err != nil {
 		t.Fatal(err)
 	}
-	again, err := Open(ctx,
-		Config{Follow: true, TLS: pki.ClientConfig(id),
-			Endpoints: []string{"https://" + s.config.Cluster.ListenClient}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer again.Close()
-	if _, err := again.Slices(ctx); err != nil {
+	if err := s.Trust().Check(ctx, again); err != nil {
 		t.Errorf("one that joins again now: %v", err)
 	}
-	if _, err := removed.Slices(ctx); !errors.Is(err, ErrReplaced) {
-		t.Errorf("by its old certificate it reads: %v", err)
-	}
-}
-
-// A watch that began before its host was removed ends.
-func TestWatchEndsWithMembership(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	c := newCluster(t)
-	s := c.start("h1", c.config("h1"))
-	removed := c.agent("h2")
-	changes := removed.db.Etcd().Watch(ctx, removed.db.Key("hosts", ""),
-		append(prefixKeys(), clientv3.WithCreatedNotify())...)
-	if r := <-changes; !r.Created {
-		t.Fatalf("the watch begins by %+v", r)
-	}
-	visit(t, s.Store, machine("h2", "b"))
-	if err := s.DeleteHost(ctx, "h2"); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.db.Put(ctx, s.db.Key("hosts", "later"), "{}"); err != nil {
-		t.Fatal(err)
-	}
-	for r := range changes {
-		for _, e := range r.Events {
-			if strings.HasSuffix(string(e.Kv.Key), "/later") {
-				t.Error("a host that was removed hears what changes")
-				return
-			}
-		}
-		if r.Err() != nil && !strings.Contains(r.Err().Error(), record.ReasonRemoved) {
-			t.Errorf("the watch ends by: %v", r.Err())
-		}
-	}
-	if err := ctx.Err(); err != nil {
-		t.Errorf("the watch did not end: %v", err)
+	if err := s.Trust().Check(ctx, removed); !errors.Is(err, ErrReplaced) {
+		t.Errorf("its old certificate: %v", err)
 	}
 }
 
@@ -245,14 +152,17 @@ func TestCertificatesOfRemovedServersAreRevoked(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := c.identity("h2", pki.Server)
-	removed, err := Open(ctx,
-		Config{Follow: true, TLS: pki.ClientConfig(id),
+	asClient := func() error {
+		removed, err := Open(ctx, Config{TLS: pki.ClientConfig(id), Timeout: time.Second,
 			Endpoints: []string{"https://" + s.config.Cluster.ListenClient}})
-	if err != nil {
-		t.Fatal(err)
+		if err != nil {
+			return err
+		}
+		defer removed.Close()
+		_, _, err = removed.Trust().Authority(ctx)
+		return err
 	}
-	defer removed.Close()
-	visit(t, removed, machine("h2", "b"))
+	visit(t, s.Store, machine("h2", "b"))
 	asPeer := func() error {
 		conn, err := (&tls.Dialer{Config: pki.ClientConfig(id)}).DialContext(ctx, "tcp",
 			s.config.Cluster.ListenPeer)
@@ -266,7 +176,7 @@ func TestCertificatesOfRemovedServersAreRevoked(t *testing.T) {
 		}
 		return err
 	}
-	if _, _, err := removed.Trust().Authority(ctx); err != nil {
+	if err := asClient(); err != nil {
 		t.Errorf("before: %v", err)
 	}
 	if err := asPeer(); err != nil {
@@ -275,11 +185,8 @@ func TestCertificatesOfRemovedServersAreRevoked(t *testing.T) {
 	if err := s.DeleteHost(ctx, "h2"); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := removed.Trust().Authority(ctx); !errors.Is(err, ErrNoHost) {
-		t.Errorf("it reads the authority's key: %v", err)
-	}
-	if _, err := removed.AddMember(ctx, "h2", "https://127.0.0.1:1"); !errors.Is(err, ErrNoHost) {
-		t.Errorf("it adds itself: %v", err)
+	if err := asClient(); err == nil {
+		t.Error("it reads the authority's key")
 	}
 	if err := asPeer(); err == nil {
 		t.Error("it connects as a peer")

@@ -1,12 +1,14 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -14,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pergola-net/pergola/control/pki"
+	"github.com/pergola-net/pergola/control/agents"
 	"github.com/pergola-net/pergola/control/store"
 	"github.com/pergola-net/pergola/host/agent/inputs"
 	"github.com/pergola-net/pergola/host/plan/plantest"
@@ -22,13 +24,12 @@ import (
 	"github.com/pergola-net/pergola/lab/testkit"
 )
 
-// dependent is host A with the store of another machine's server.
+// dependent is host A, to which another machine's server says what it is to have.
 type dependent struct {
 	hostA
-	dir       string
-	log       *logWriter // of the agent that was started last
-	authority *pki.Authority
-	server    store.Config
+	dir string
+	log *logWriter // of the agent that was started last
+	at  string     // where the server answers
 }
 
 func newDependent(t *testing.T) *dependent {
@@ -36,35 +37,9 @@ func newDependent(t *testing.T) *dependent {
 	testkit.Root(t)
 	dir := testkit.TempState(t)
 	testkit.LeakCheck(t, dir)
-	authority, err := pki.NewAuthority("test", time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	d := &dependent{hostA: hostA{T: t}, dir: dir, authority: authority}
-	d.server = store.Config{
-		Dir: filepath.Join(dir, "etcd"), LogFile: filepath.Join(dir, "etcd.log"),
-		Cluster: &store.ClusterConfig{
-			Name: "S", Identity: d.identity("S", pki.Server), ListenClient: freePort(t),
-			ListenPeer: freePort(t),
-		},
-	}
+	d := &dependent{hostA: hostA{T: t}, dir: dir, at: freePort(t)}
 	t.Cleanup(func() { d.sweep(filepath.Join(dir, "run")) })
 	return d
-}
-
-func (d *dependent) identity(name string, role pki.Role) func() *pki.Identity {
-	d.Helper()
-	key, err := pki.NewKey()
-	if err != nil {
-		d.Fatal(err)
-	}
-	holder := pki.Member{Name: name, Role: role, Hosts: []string{"127.0.0.1"}}
-	cert, err := d.authority.Issue(holder, key.Public(), time.Now())
-	if err != nil {
-		d.Fatal(err)
-	}
-	id := &pki.Identity{Certificate: cert, Key: key, Authority: d.authority.Certificate}
-	return func() *pki.Identity { return id }
 }
 
 // freePort finds a port below those that Linux gives to connections: the server finds it free again.
@@ -84,30 +59,55 @@ func freePort(t *testing.T) string {
 // serve starts the server; stop ends it.
 func (d *dependent) serve() (stop func()) {
 	d.Helper()
-	s, err := store.Open(d.Context(), d.server)
+	s, err := store.Open(d.Context(), store.Config{
+		Dir: filepath.Join(d.dir, "etcd"), LogFile: filepath.Join(d.dir, "etcd.log"),
+	})
 	if err != nil {
 		d.Fatal(err)
 	}
 	d.store = s
-	stop = func() { _ = s.Close() }
+	desk := agents.NewDesk(agents.DeskConfig{Store: s, Self: "S", Log: slog.New(slog.DiscardHandler)})
+	listener, err := net.Listen("tcp", d.at)
+	if err != nil {
+		d.Fatal(err)
+	}
+	web := &http.Server{Handler: desk.Handler("A"), ReadHeaderTimeout: time.Minute}
+	ctx, end := context.WithCancel(context.Background())
+	var tasks sync.WaitGroup
+	tasks.Go(func() { desk.Run(ctx) })
+	tasks.Go(func() { _ = web.Serve(listener) })
+	stop = sync.OnceFunc(func() {
+		end()
+		_ = web.Close()
+		tasks.Wait()
+		_ = s.Close()
+	})
 	d.Cleanup(stop)
 	return stop
 }
 
+// RoundTrip is the agent's way to the server.
+func (d *dependent) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.URL.Host = d.at
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+// Drop does nothing: there is one server.
+func (d *dependent) Drop() {}
+
 // start starts an agent; stop ends it, and leaves what it made.
 func (d *dependent) start() (stop func()) {
 	d.Helper()
-	s, err := store.Open(d.Context(), store.Config{
-		Endpoints: []string{"https://" + d.server.Cluster.ListenClient},
-		TLS:       pki.ClientConfig(d.identity("A", pki.Agent)), Follow: true, NoWait: true,
-	}, store.WithOfflineCache(filepath.Join(d.dir, "run", "cache"), slog.New(slog.DiscardHandler)))
-	if err != nil {
-		d.Fatal(err)
-	}
+	life, end := context.WithCancel(context.Background())
+	told := agents.NewClient(life, agents.ClientConfig{
+		Host: "A", Session: d, CacheDir: filepath.Join(d.dir, "run", "cache"),
+		Log: slog.New(slog.DiscardHandler),
+	})
 	d.log = &logWriter{to: d.Output()}
-	d.agent = d.newAgent(d.dir, s, d.log)
-	end := d.run(d.agent)
-	stop = sync.OnceFunc(func() { end(); _ = s.Close() })
+	d.agent = d.newAgent(d.dir, told, d.log)
+	stopAgent := d.run(d.agent)
+	stop = sync.OnceFunc(func() { stopAgent(); end() })
 	d.Cleanup(stop)
 	return stop
 }

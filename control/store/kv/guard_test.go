@@ -1,7 +1,6 @@
 package kv
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -9,16 +8,9 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/peer"
-	"google.golang.org/grpc/status"
 
 	"github.com/pergola-net/pergola/control/pki"
 	"github.com/pergola-net/pergola/control/store/record"
@@ -61,6 +53,7 @@ func TestCertificatesOfOthersAreRefused(t *testing.T) {
 	}
 	for name, identity := range map[string]func() *pki.Identity{
 		"another cluster's": storetest.Identity(t, other, "h1", pki.Server),
+		"an agent's":        storetest.Identity(t, authority, "h2", pki.Agent),
 		"admin":             storetest.Identity(t, authority, "root", pki.Admin),
 	} {
 		client := pki.ClientConfig(identity)
@@ -68,11 +61,6 @@ func TestCertificatesOfOthersAreRefused(t *testing.T) {
 		if err := read(Config{Endpoints: endpoints, TLS: client, Timeout: time.Second}); err == nil {
 			t.Errorf("%s certificate is accepted", name)
 		}
-	}
-	agent := pki.ClientConfig(storetest.Identity(t, other, "h2", pki.Agent))
-	err := read(Config{Endpoints: endpoints, TLS: agent, Follow: true, Timeout: time.Second})
-	if err == nil || !strings.Contains(err.Error(), "certificate is not of this cluster") {
-		t.Errorf("an agent of another cluster: %v", err)
 	}
 	// The peer listener accepts only servers.
 	for role, accepted := range map[pki.Role]bool{pki.Server: true, pki.Agent: false, pki.Admin: false} {
@@ -122,45 +110,40 @@ func TestRenewedCertificateCounts(t *testing.T) {
 	}
 }
 
-// A server may receive an admission a moment later than the host that joined at another server.
-func TestAServerCatchesUpBeforeItRefuses(t *testing.T) {
+// A server may receive an admission a moment later than the server that was admitted connects.
+func TestAServerThatMayHaveBeenAdmittedIsNotRefused(t *testing.T) {
 	t.Parallel()
 	authority := storetest.NewAuthority(t)
 	d := open(t, config(t, authority, "h1"))
-	was := storetest.Identity(t, authority, "h2", pki.Agent)().Certificate
-	next := storetest.Identity(t, authority, "h2", pki.Agent)().Certificate
-	admit := func(ctx context.Context, cert *x509.Certificate) error {
-		return d.Put(ctx, d.Prefix().AdmissionKey("h2"), record.Admit(cert, time.Now()).Encode())
+	was := storetest.Identity(t, authority, "h2", pki.Server)().Certificate
+	next := storetest.Identity(t, authority, "h2", pki.Server)().Certificate
+	admit := func(cert *x509.Certificate, at time.Time) {
+		is := record.Admit(cert, at).Encode()
+		if err := d.Put(t.Context(), d.Prefix().AdmissionKey("h2"), is); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if err := admit(t.Context(), was); err != nil {
-		t.Fatal(err)
-	}
+	refused := 0
 	g := guard{
 		prefix: d.prefix, kv: &readable{KV: d.embedded.etcd.Server.KV()},
-		catchUp: func(context.Context) error { return errors.New("cut off") },
+		refused: func(string, string, error) { refused++ },
 	}
 	ask := func(cert *x509.Certificate) error {
 		state := tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{cert}}}
-		from := &peer.Peer{Addr: &net.TCPAddr{}, AuthInfo: credentials.TLSInfo{State: state}}
-		ctx := peer.NewContext(t.Context(), from)
-		return g.check(ctx, &pb.StatusRequest{})
+		return g.revokedPeer(&state, &net.TCPAddr{})
 	}
-	if err := ask(was); err != nil {
-		t.Errorf("a member: %v", err)
+	admit(was, time.Now().Add(-2*time.Hour))
+	for name, cert := range map[string]*x509.Certificate{"a member": was, "one that joined meanwhile": next} {
+		if err := ask(cert); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
-	if err := ask(next); status.Code(err) != codes.Unavailable {
-		t.Errorf("one that joined meanwhile, at a server that reaches no other: %v", err)
-	}
-	g.catchUp = func(ctx context.Context) error { return admit(ctx, next) }
-	if err := ask(next); err != nil {
-		t.Errorf("one that joined meanwhile: %v", err)
-	}
-	if err := ask(was); status.Code(err) != codes.PermissionDenied ||
-		!strings.Contains(err.Error(), record.ErrReplaced.Error()) {
-		t.Errorf("one that was replaced: %v", err)
+	admit(next, time.Now())
+	if err := ask(was); !errors.Is(err, record.ErrReplaced) || refused != 1 {
+		t.Errorf("one that was replaced: %v, %d times", err, refused)
 	}
 	g.kv.close()
-	if err := ask(next); status.Code(err) != codes.Unavailable {
-		t.Errorf("of a server that stops: %v", err)
+	if err := ask(next); !errors.Is(err, errClosed) || refused != 1 {
+		t.Errorf("of a server that stops: %v, %d times", err, refused)
 	}
 }

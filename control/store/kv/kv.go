@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -40,12 +39,6 @@ type Config struct {
 	// Endpoints of an etcd cluster, such as https://10.0.0.1:2379.
 	Endpoints []string
 	TLS       *tls.Config // for Endpoints
-	// Follow means that the endpoints are servers of Pergola's cluster: their list is kept up to date as servers
-	// come and go.
-	Follow bool
-	// NoWait makes Open return before the endpoints answered. An agent has duties without them: it ends the nodes
-	// that may be started elsewhere.
-	NoWait bool
 	// Cluster makes the embedded etcd a member of a cluster. Without it, it is alone and listens unused.
 	Cluster *ClusterConfig
 	Prefix  record.Prefix // of all keys; empty: record.DefaultPrefix
@@ -69,15 +62,13 @@ type DB struct {
 	log      *logger   // of the client, with Endpoints
 	quorum   *quorum
 
-	unanswered atomic.Bool // no server answered the last request
-
 	life  context.Context // ends when the DB is closed
 	end   context.CancelFunc
 	close sync.Once
 }
 
-// Open connects to the endpoints, or starts the embedded etcd where there are none. It returns once etcd answers (but
-// see Config.NoWait), or an error within seconds.
+// Open connects to the endpoints, or starts the embedded etcd where there are none. It returns once etcd answers, or an
+// error within seconds.
 func Open(ctx context.Context, cfg Config) (*DB, error) {
 	if cfg.Prefix == "" {
 		cfg.Prefix = record.DefaultPrefix
@@ -123,9 +114,6 @@ func (d *DB) openRemote(cfg Config) error {
 		return err
 	}
 	d.leases = clientv3.RetryLeaseClient(d.etcd)
-	if cfg.Follow {
-		d.servers = cfg.TLS
-	}
 	return nil
 }
 
@@ -144,20 +132,14 @@ func (d *DB) openEmbedded(ctx context.Context, cfg Config) error {
 	return nil
 }
 
-// begin registers this server as a member, and starts to follow the servers. Without a quorum, the registration is
-// done later: what this server has can be read at once.
+// begin registers this server as a member. Without a quorum, that is done later: what this server has can be read at
+// once.
 func (d *DB) begin(ctx context.Context, cfg Config) error {
 	if cfg.Cluster != nil {
 		if err := d.registerMember(ctx); errors.Is(err, ErrNoQuorum) {
 			go d.registerMemberLater(d.life)
 		} else if err != nil {
 			return err
-		}
-	}
-	if cfg.Follow {
-		go d.followServers(d.life)
-		if !cfg.NoWait {
-			d.syncEndpoints(ctx)
 		}
 	}
 	return nil
@@ -179,9 +161,6 @@ func clientConfig(cfg Config, log *zap.Logger) clientv3.Config {
 		},
 		MinConnectTimeout: c.DialTimeout,
 	})}
-	if cfg.Follow { // members of the cluster, behind no proxy
-		c.DialOptions = append(c.DialOptions, grpc.WithNoProxy())
-	}
 	return c
 }
 

@@ -33,7 +33,7 @@ import (
 type listeners struct {
 	dir          string
 	identity     func() *pki.Identity
-	prefix       record.Prefix // of the keys that agents may read and write
+	prefix       record.Prefix // of the keys
 	refused      func(host, from string, why error)
 	peer, client net.Listener
 	grpc         *grpc.Server
@@ -75,7 +75,7 @@ func openListeners(ctx context.Context, dir string, prefix record.Prefix, c *Clu
 	return l, nil
 }
 
-// serve accepts peers, which must be servers, and clients, which must be servers or agents.
+// serve accepts peers and clients, which must be servers.
 func (l *listeners) serve(etcd *etcdserver.EtcdServer) {
 	ctx, cancel := context.WithCancel(context.Background())
 	l.stopRenewing = cancel
@@ -85,14 +85,13 @@ func (l *listeners) serve(etcd *etcdserver.EtcdServer) {
 		ErrorLog:          log.New(io.Discard, "", 0),
 	}
 	l.kv = &readable{KV: etcd.KV()}
-	g := guard{prefix: l.prefix, kv: l.kv, catchUp: etcd.LinearizableReadNotify, refused: l.refused}
-	l.grpc = v3rpc.Server(etcd, l.tls("h2", nil, pki.Server, pki.Agent), g.unary,
-		grpc.ChainStreamInterceptor(g.stream),
+	g := guard{prefix: l.prefix, kv: l.kv, refused: l.refused}
+	l.grpc = v3rpc.Server(etcd, l.tls("h2", g), nil,
 		grpc.WaitForHandlers(true), // none reads what etcd closes next
 		// A client that pings more often than this is disconnected.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: clientPing / 2}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: clientPing, Timeout: clientPong}))
-	peers := tls.NewListener(l.peer, l.tls("http/1.1", g.revokedPeer, pki.Server))
+	peers := tls.NewListener(l.peer, l.tls("http/1.1", g))
 	l.tasks.Go(func() { l.renewIdentity(ctx) })
 	l.tasks.Go(func() { _ = l.http.Serve(peers) })
 	l.tasks.Go(func() { _ = l.grpc.Serve(l.client) })
@@ -117,11 +116,8 @@ func (l *listeners) close() {
 	l.tasks.Wait()
 }
 
-// tls is for a listener that accepts members with one of the roles whose certificate is not revoked. Where revoked is
-// nil, each request is checked instead.
-func (l *listeners) tls(
-	protocol string, revoked func(*tls.ConnectionState, net.Addr) error, roles ...pki.Role,
-) *tls.Config {
+// tls is for a listener that accepts servers whose certificates are not revoked.
+func (l *listeners) tls(protocol string, g guard) *tls.Config {
 	base := pki.ServerConfig(l.identity)
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
@@ -134,18 +130,10 @@ func (l *listeners) tls(
 			config.NextProtos = []string{protocol}
 			config.ClientAuth = tls.RequireAndVerifyClientCert
 			config.VerifyConnection = func(state tls.ConnectionState) error {
-				if revoked != nil {
-					if err := revoked(&state, hello.Conn.RemoteAddr()); err != nil {
-						return err
-					}
+				if m, _ := pki.PeerOf(&state); m.Role != pki.Server {
+					return errors.New(string(m.Role) + " may not connect here")
 				}
-				m, _ := pki.PeerOf(&state)
-				for _, role := range roles {
-					if m.Role == role {
-						return nil
-					}
-				}
-				return errors.New(string(m.Role) + " may not connect here")
+				return g.revokedPeer(&state, hello.Conn.RemoteAddr())
 			}
 			return config, nil
 		},

@@ -189,7 +189,7 @@ func (d *DB) RemoveMember(ctx context.Context, name string) error {
 		})
 		if err == nil {
 			err = d.reconfigure(ctx, func(ctx context.Context) error { // it may have been the leader
-				_, err := d.etcd.Delete(ctx, d.Key("servers", name))
+				_, err := d.etcd.Get(ctx, d.Key())
 				return err
 			})
 		}
@@ -245,7 +245,7 @@ func (d *DB) registerMember(ctx context.Context) error {
 		}
 	}
 	if !server.IsLearner() {
-		return d.announce(ctx)
+		return nil
 	}
 	err := d.retryWhile(ctx, func(ctx context.Context) error {
 		_, err := d.etcd.MemberPromote(ctx, uint64(id))
@@ -257,5 +257,5 @@ func (d *DB) registerMember(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("become a server with a vote: %w", err)
 	}
-	return d.announce(ctx)
+	return nil
 }

@@ -10,10 +10,9 @@ import (
 // quorum tells whether the cluster can decide. While it cannot, reads are answered from what the nearest member has,
 // which may be old, and changes are refused at once instead of after a timeout.
 type quorum struct {
-	mu       sync.Mutex
-	ctx      context.Context // ends, with ErrNoQuorum as cause, when the quorum is lost; guarded by mu
-	lose     context.CancelCauseFunc
-	counting chan struct{} // closed at the end of the count that is under way; nil: none is; guarded by mu
+	mu   sync.Mutex
+	ctx  context.Context // ends, with ErrNoQuorum as cause, when the quorum is lost; guarded by mu
+	lose context.CancelCauseFunc
 }
 
 // Linearizable makes reads with the context return what the cluster agrees on now: without a quorum they fail with
@@ -24,7 +23,8 @@ func Linearizable(ctx context.Context) context.Context {
 
 type linearizable struct{}
 
-func isLinearizable(ctx context.Context) bool { return ctx.Value(linearizable{}) != nil }
+// IsLinearizable reports whether a context comes from Linearizable.
+func IsLinearizable(ctx context.Context) bool { return ctx.Value(linearizable{}) != nil }
 
 const (
 	// leaderlessElections is for how many elections a cluster may be without a leader.
@@ -96,54 +96,6 @@ func (d *DB) watchLeader(ctx context.Context) {
 	}
 }
 
-// checkQuorum finds out, for a client of a cluster some of whose servers answer, whether a request failed because there
-// is no quorum.
-func (d *DB) checkQuorum(ctx context.Context) {
-	if ctx.Value(counting{}) != nil { // the count's own request
-		return
-	}
-	q := d.quorum
-	q.mu.Lock()
-	known, running := q.ctx.Err() != nil, q.counting
-	if !known && running == nil {
-		q.counting = make(chan struct{})
-	}
-	q.mu.Unlock()
-	switch {
-	case known:
-		return
-	case running != nil: // another request failed for the same reason
-		<-running
-		return
-	}
-	defer func() {
-		q.mu.Lock()
-		close(q.counting)
-		q.counting = nil
-		q.mu.Unlock()
-	}()
-	if c := d.countServers(d.life); c.answers > 0 && !c.leader {
-		q.lost(c.err())
-		go d.awaitQuorum()
-	}
-}
-
-func (d *DB) awaitQuorum() {
-	for {
-		select {
-		case <-d.life.Done():
-			return
-		case <-time.After(countInterval / 2):
-		}
-		c := d.countServers(d.life)
-		if c.leader || c.answers == 0 {
-			d.quorum.regain()
-			return
-		}
-		d.quorum.lost(c.err())
-	}
-}
-
 // serverCount says how many of a cluster's servers answer.
 type serverCount struct {
 	members, answers int
@@ -155,11 +107,9 @@ func (c serverCount) err() error {
 		c.answers, c.members)
 }
 
-type counting struct{}
-
 // countServers asks all servers.
 func (d *DB) countServers(ctx context.Context) serverCount {
-	ctx, cancel := context.WithTimeout(context.WithValue(ctx, counting{}, true), 2*probeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, 2*probeTimeout)
 	defer cancel()
 	members, err := d.Members(ctx)
 	if err != nil {

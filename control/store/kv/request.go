@@ -12,8 +12,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-
-	"github.com/pergola-net/pergola/control/store/record"
 )
 
 // Get, Snapshot, Put, Commit and Request are the ways to etcd: each is bounded in time and explains its errors.
@@ -53,9 +51,9 @@ func (d *DB) Snapshot(ctx context.Context, gets ...clientv3.Op) ([][]*mvccpb.Key
 
 // read asks for what the cluster agrees on, or, while there is no quorum, for what the nearest member has.
 func (d *DB) read(ctx context.Context, ask func(context.Context, ...clientv3.OpOption) error) error {
-	if d.quorum.missing() == nil || isLinearizable(ctx) {
+	if d.quorum.missing() == nil || IsLinearizable(ctx) {
 		err := d.Request(ctx, "read", func(ctx context.Context) error { return ask(d.withLeader(ctx)) })
-		if !errors.Is(err, ErrNoQuorum) || isLinearizable(ctx) {
+		if !errors.Is(err, ErrNoQuorum) || IsLinearizable(ctx) {
 			return err
 		}
 	}
@@ -115,9 +113,6 @@ func (d *DB) Request(ctx context.Context, verb string, do func(context.Context) 
 	}
 	ctx, done := context.WithTimeout(ctx, d.timeout)
 	defer done()
-	if d.isFollower() {
-		defer time.AfterFunc(probeAfter, func() { d.cancelIfUnreachable(ctx, cancel) }).Stop()
-	}
 	return d.explain(ctx, verb, d.unlessDead(func() error { return do(ctx) }))
 }
 
@@ -169,7 +164,6 @@ func (d *DB) KeepAlive(ctx context.Context, id clientv3.LeaseID) error {
 	if r.TTL <= 0 {
 		return rpctypes.ErrLeaseNotFound
 	}
-	d.unanswered.Store(false)
 	return nil
 }
 
@@ -184,33 +178,12 @@ func (d *DB) RevokeLease(id clientv3.LeaseID) {
 // closeTimeout bounds requests to an etcd that is no longer needed.
 const closeTimeout = 2 * time.Second
 
-// explain makes a request's error one that callers understand, and keeps whether a server answered.
+// explain makes a request's error one that callers understand.
 func (d *DB) explain(ctx context.Context, verb string, err error) error {
-	err = d.translate(ctx, verb, err)
-	if unanswered := d.IsUnreachable(err); unanswered || err == nil {
-		d.unanswered.Store(unanswered)
-	}
-	return err
-}
-
-func (d *DB) translate(ctx context.Context, verb string, err error) error {
 	if err == nil {
 		return nil
 	}
-	why := status.Convert(err).Message()
-	if d.isFollower() && status.Code(err) == codes.PermissionDenied && why != serversOnly {
-		return &record.RevokedError{Reason: why}
-	}
-	noAnswer := isNoAnswer(err)
-	if noAnswer && d.isFollower() {
-		if why := d.probeAny(d.life); why != nil {
-			return d.unreachable(why)
-		}
-		d.checkQuorum(ctx)
-	}
 	switch cause := context.Cause(ctx); {
-	case errors.Is(cause, record.ErrUnreachable):
-		return cause
 	case d.embedded != nil && d.Err() != nil:
 		return d.Err()
 	case errors.Is(cause, ErrNoQuorum):
@@ -218,7 +191,7 @@ func (d *DB) translate(ctx context.Context, verb string, err error) error {
 	case errors.Is(err, rpctypes.ErrNoSpace):
 		return fmt.Errorf("%s %s: %w: its quota is used up; remove networks, then compact and defragment etcd",
 			verb, d, ErrFull)
-	case noAnswer:
+	case isNoAnswer(err):
 		if ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			return ctx.Err()
 		}
@@ -239,11 +212,3 @@ func isNoAnswer(err error) bool {
 	away := errors.Is(err, context.DeadlineExceeded) || code == codes.DeadlineExceeded || code == codes.Unavailable
 	return away && !errors.Is(err, rpctypes.ErrUnhealthy)
 }
-
-// IsUnreachable reports whether an error of a request means that no server answered it.
-func (d *DB) IsUnreachable(err error) bool {
-	return errors.Is(err, record.ErrUnreachable) || !d.isFollower() && isNoAnswer(err)
-}
-
-// Unanswered reports whether the last request had no answer.
-func (d *DB) Unanswered() bool { return d.unanswered.Load() }

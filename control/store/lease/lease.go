@@ -4,36 +4,47 @@ package lease
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	clientv3 "go.etcd.io/etcd/client/v3"
 	"golang.org/x/sys/unix"
 
-	"github.com/pergola-net/pergola/control/store/kv"
-	"github.com/pergola-net/pergola/control/store/record"
 	"github.com/pergola-net/pergola/model/hosts"
 )
 
+// Keeper keeps the leases of hosts: etcd, or a server that does so in an agent's place.
+type Keeper interface {
+	// Claim makes a host known and alive under a new lease of at least ttl. again says that the agent has held one
+	// before: then ErrNoHost means that the host was removed meanwhile. ErrNameTaken means that another machine is
+	// alive under its name.
+	Claim(ctx context.Context, h hosts.Host, ttl time.Duration, again bool) (id int64, err error)
+	// Renew begins the time of a lease anew. ErrEnded means that the host has to be claimed again.
+	Renew(ctx context.Context, host string, id int64) error
+	// End ends a lease now; one that has ended is no error.
+	End(ctx context.Context, host string, id int64) error
+}
+
+// ErrEnded means that there is no such lease any more.
+var ErrEnded = errors.New("the lease has ended")
+
 // Lease says that a host is alive, for as long as it is renewed.
 //
-// etcd counts the lease's time from when it receives a renewal; the holder counts it from before it sent that renewal.
+// The keeper counts the lease's time from when it receives a renewal; the holder counts it from before it sent that
+// renewal.
 // So the holder knows before anybody else that the lease is over, whatever the clocks of the machines say: only
 // durations are compared. What must not run twice is ended on Lost; others wait for the lease's end and a margin before
 // they start it.
 type Lease struct {
-	db    *kv.DB
-	ttl   time.Duration
-	stop  context.CancelFunc
-	tasks sync.WaitGroup
+	keeper Keeper
+	ttl    time.Duration
+	stop   context.CancelFunc
+	tasks  sync.WaitGroup
+	host   hosts.Host
 
 	mu      sync.Mutex // guards all below
-	host    hosts.Host
-	id      clientv3.LeaseID
+	id      int64
 	until   time.Duration // by uptime
 	held    bool
 	lost    chan struct{} // closed while the lease is not held
@@ -42,14 +53,14 @@ type Lease struct {
 }
 
 // Register makes the host known and alive. ErrNameTaken means that another machine is alive under its name. The lease
-// is renewed until it is closed. When it ended because etcd was away, the host is registered again as soon as etcd is
-// back, unless it was removed meanwhile: then Err gives ErrNoHost.
-func Register(ctx context.Context, db *kv.DB, h hosts.Host, ttl time.Duration) (*Lease, error) {
-	l := &Lease{db: db, ttl: ttl, host: h, lost: make(chan struct{}), renewed: make(chan struct{})}
+// is renewed until it is closed, or until life ends. When it ended because the keeper was away, the host is registered
+// again as soon as the keeper is back, unless it was removed meanwhile: then Err gives ErrNoHost.
+func Register(ctx, life context.Context, keeper Keeper, h hosts.Host, ttl time.Duration) (*Lease, error) {
+	l := &Lease{keeper: keeper, ttl: ttl, host: h, lost: make(chan struct{}), renewed: make(chan struct{})}
 	if err := l.register(ctx); err != nil {
 		return nil, fmt.Errorf("register host %s: %w", h.Name, err)
 	}
-	ctx, l.stop = context.WithCancel(db.Context())
+	ctx, l.stop = context.WithCancel(life)
 	l.tasks.Go(func() { l.keep(ctx) })
 	l.tasks.Go(func() { l.fence(ctx) })
 	return l, nil
@@ -93,20 +104,13 @@ func (l *Lease) Close(ctx context.Context) error {
 	id := l.id
 	l.loseLocked()
 	l.mu.Unlock()
-	err := l.db.Request(ctx, "write", func(ctx context.Context) error {
-		_, err := l.db.Etcd().Revoke(ctx, id)
-		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
-			return nil
-		}
-		return err
-	})
-	if err != nil {
+	if err := l.keeper.End(ctx, l.host.Name, id); err != nil {
 		return fmt.Errorf("end the lease of host %s: %w", l.host.Name, err)
 	}
 	return nil
 }
 
-// uptime includes the time that the machine was suspended: etcd's clock runs meanwhile.
+// uptime includes the time that the machine was suspended: the keeper's clock runs meanwhile.
 func uptime() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {
@@ -184,10 +188,10 @@ func (l *Lease) renew(ctx context.Context) error {
 	id := l.id
 	l.mu.Unlock()
 	sent := uptime()
-	err := l.db.KeepAlive(ctx, id)
+	err := l.keeper.Renew(ctx, l.host.Name, id)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+	if errors.Is(err, ErrEnded) {
 		l.loseLocked()
 	}
 	if err != nil {
@@ -201,13 +205,12 @@ func (l *Lease) renew(ctx context.Context) error {
 
 // register takes the host's name under a new lease.
 func (l *Lease) register(ctx context.Context) error {
+	l.mu.Lock()
+	again := l.id != 0
+	l.mu.Unlock()
 	sent := uptime()
-	id, err := l.db.GrantLease(ctx, l.ttl)
+	id, err := l.keeper.Claim(ctx, l.host, l.ttl, again)
 	if err != nil {
-		return err
-	}
-	if err := l.claim(ctx, id); err != nil {
-		l.db.RevokeLease(id)
 		return err
 	}
 	l.mu.Lock()
@@ -216,62 +219,4 @@ func (l *Lease) register(ctx context.Context) error {
 	l.lost = make(chan struct{})
 	close(l.renewed)
 	return nil
-}
-
-// claim binds the host's name to the lease, unless it is another machine's.
-func (l *Lease) claim(ctx context.Context, id clientv3.LeaseID) error {
-	h := l.host
-	aliveKey, hostKey := l.db.Key("alive", h.Name), l.db.Key("hosts", h.Name)
-	for {
-		got, err := l.db.Snapshot(ctx, clientv3.OpGet(aliveKey), clientv3.OpGet(hostKey))
-		if err != nil {
-			return err
-		}
-		var revision int64
-		if len(got[0]) > 0 {
-			revision = got[0][0].ModRevision
-			var other record.Presence
-			if err := json.Unmarshal(got[0][0].Value, &other); err == nil && other.Machine != h.Machine {
-				return fmt.Errorf("%w: another machine (%s) is alive as host %s: start one of "+
-					"them under another name", record.ErrNameTaken, other.Address, h.Name)
-			}
-		}
-		var stored []byte
-		if len(got[1]) > 0 {
-			stored = got[1][0].Value
-		}
-		described, err := l.description(stored)
-		if err != nil {
-			return err
-		}
-		presence, err := json.Marshal(record.Presence{Machine: h.Machine, Address: h.Address.String(),
-			Since: time.Now()})
-		if err != nil {
-			return err
-		}
-		ok, err := l.db.Commit(ctx,
-			[]clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(aliveKey), "=", revision)},
-			clientv3.OpPut(aliveKey, string(presence), clientv3.WithLease(id)),
-			clientv3.OpPut(hostKey, string(described)))
-		if ok || err != nil {
-			return err
-		}
-	}
-}
-
-// description is what to store of the host: of one that registers again, what is stored, which is newer than what it
-// registered with. ErrNoHost means that it registers again and was removed meanwhile.
-func (l *Lease) description(stored []byte) ([]byte, error) {
-	l.mu.Lock()
-	registered := l.id != 0
-	l.mu.Unlock()
-	if registered && stored == nil {
-		return nil, fmt.Errorf("%w: host %s was removed from the cluster: let it join again", record.ErrNoHost,
-			l.host.Name)
-	}
-	var have hosts.Host
-	if registered && json.Unmarshal(stored, &have) == nil && have.Machine == l.host.Machine {
-		return stored, nil
-	}
-	return json.Marshal(l.host)
 }

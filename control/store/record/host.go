@@ -16,6 +16,11 @@ type Host struct {
 	// clock, monotonic reading included, so time.Since(Since) is how long the host has been lost at least. Of a
 	// host that is alive, it is when the host registered, by the host's own clock.
 	Since time.Time
+	// Via is the server with which the host's agent has its session; empty for a server, and for a host that is not
+	// alive.
+	Via string
+	// Lease is the number of its lease; 0: it has none.
+	Lease int64
 }
 
 // Presence is bound to the lease of a host that is alive.
@@ -23,4 +28,5 @@ type Presence struct {
 	Machine string    `json:"machine"`
 	Address string    `json:"address,omitempty"`
 	Since   time.Time `json:"since"`
+	Via     string    `json:"via,omitempty"` // see Host
 }

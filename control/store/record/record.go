@@ -13,9 +13,8 @@
 //	policies/HOST          hosts.Policy, as users decided; JSON
 //	alive/HOST             Presence; bound to the lease that the host's agent renews
 //	elections/DUTY/LEASE   a candidate for the leadership of a duty
-//	servers/HOST           the client URL of a server: a hint that wakes agents
 //
-// Beside the prefix lie the keys of the cluster's trust, which agents cannot read or write (see Prefix.TrustKey):
+// Beside the prefix lie the keys of the cluster's trust (see Prefix.TrustKey):
 //
 //	authority              certificate and key of the certificate authority; JSON
 //	grants/ID              pki.Grant of a token; JSON; bound to a lease
@@ -54,8 +53,7 @@ type Prefix string
 // Key joins the parts of a key below the prefix.
 func (p Prefix) Key(parts ...string) string { return string(p) + strings.Join(parts, "/") }
 
-// TrustKey joins the parts of a key of the cluster's trust. Such keys lie beside the prefix, not below it: agents are
-// restricted to keys below the prefix.
+// TrustKey joins the parts of a key of the cluster's trust. Such keys lie beside the prefix, not below it.
 func (p Prefix) TrustKey(parts ...string) string {
 	return strings.TrimSuffix(string(p), "/") + "-trust/" + strings.Join(parts, "/")
 }

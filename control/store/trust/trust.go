@@ -176,8 +176,15 @@ func (t *Trust) Revoke(host string) clientv3.Op {
 // Check returns an ErrNoHost or an ErrReplaced where a certificate is revoked; nil where its owner is a member.
 func (t *Trust) Check(ctx context.Context, cert *x509.Certificate) error {
 	got, err := t.db.Get(ctx, t.db.Prefix().AdmissionKey(cert.Subject.CommonName))
-	if err != nil || len(got.Kvs) == 0 {
+	if err != nil {
 		return err
 	}
-	return record.DecodeAdmission(got.Kvs[0].Value).Check(cert)
+	if len(got.Kvs) > 0 {
+		return record.DecodeAdmission(got.Kvs[0].Value).Check(cert)
+	}
+	got, err = t.db.Get(ctx, t.db.Prefix().TrustKey("barred", cert.Subject.CommonName))
+	if err == nil && len(got.Kvs) > 0 && record.Barred(got.Kvs[0].Value, cert) {
+		err = record.Admission{Since: time.Now()}.Check(cert)
+	}
+	return err
 }
