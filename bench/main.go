@@ -115,6 +115,7 @@ func init() { // not a value: the report, which they write, lists them
 		{pathScenario, pathLimit + 5*time.Minute, chains},
 		{"tunnel", tunnelLimit + 2*time.Minute, tunnels},
 		{"cluster-frr", long, clusterGrid},
+		{"agents", long, manyAgents},
 		{"line-500", long + mininetTimeout, func(ctx context.Context, l *lab) ([]row, error) {
 			return hosts(ctx, l, line, 500, limits{up: 30})
 		}},
