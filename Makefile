@@ -23,7 +23,7 @@ LEFTOVERS := $(if $(PERGOLA_TEST_SHARED),,$(SUDO) $(if $(SUDO),-E) bin/leftovers
 # The tiers. PURE packages do no I/O but files and loopback: they run anywhere, under the race detector. A package that
 # is in no other tier is in net. i3/server is in two: it has tests of a packet program in the kernel.
 PURE := $(addprefix ./,cmd/... \
-	$(addprefix control/,api/... client/... controller/... events/... pki/... rest/... store/...) \
+	$(addprefix control/,agents/... api/... client/... controller/... events/... pki/... rest/... session/... store/...) \
 	$(addprefix host/,member/... plan/... reconcile/... routing/... undo/...) \
 	$(addprefix host/agent/,drive/... failures/... metrics/... observe/... report/... serve/... waits/...) \
 	host/agent/unwalked/answer/... \
