@@ -191,5 +191,6 @@ clean: ## remove what was built here; caches in ~/.cache/pergola stay
 	@rm -rf bin build dist
 
 FORCE:
-.PHONY: FORCE complexity help build demo demo-rootless demo-program demo-routelet generate lint fmt test check $(LANES) \
-	lane-unit lane-last test-unit test-program test-net test-e2e test-cluster test-root test-vm fuzz bench soak install uninstall man dist image test-dist clean
+.PHONY: FORCE complexity help build demo demo-rootless demo-program demo-routelet generate lint fmt test check \
+	$(LANES) lane-unit lane-last test-unit test-program test-net test-e2e test-cluster test-root test-vm fuzz \
+	bench soak install uninstall man dist image test-dist clean

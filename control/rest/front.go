@@ -156,15 +156,7 @@ func (s *server) askServer(ctx context.Context, r *http.Request, content []byte,
 	if err != nil {
 		return noServer(err)
 	}
-	defer resp.Body.Close()
-	if resp.StatusCode >= http.StatusBadRequest {
-		p := new(api.Problem)
-		if err := json.NewDecoder(resp.Body).Decode(p); err != nil || p.Detail == "" {
-			return fmt.Errorf("a server answers %s", resp.Status)
-		}
-		return p
-	}
-	return json.NewDecoder(resp.Body).Decode(out)
+	return ReadAnswer(resp, out)
 }
 
 // applyHere has a server decide on a topology. Before, this machine is asked what it lacks, if all nodes will be on it;
@@ -264,13 +256,18 @@ func holdsAt(of *slice.Slice, host string) (all []slice.Hold) {
 	return all
 }
 
-// whyNotStored makes an answer by which nothing was stored one that a HoldStore knows. Another error may come after it
-// was.
+// whyNotStored makes an answer by which nothing was stored one that a HoldStore knows. Errors of a server that failed or
+// was late may come after it was.
 func whyNotStored(err error) error {
-	if p := new(api.Problem); errors.As(err, &p) && p.Status < http.StatusInternalServerError {
-		return &notStored{p}
+	p := new(api.Problem)
+	if !errors.As(err, &p) {
+		return err
 	}
-	return err
+	switch p.Status {
+	case http.StatusInternalServerError, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return err
+	}
+	return &notStored{p}
 }
 
 // notStored is a refusal: for a HoldStore, a conflict.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -119,6 +120,20 @@ func statusOfReason(r controller.Reason) int {
 		return http.StatusInsufficientStorage
 	}
 	return http.StatusInternalServerError
+}
+
+// ReadAnswer reads what another machine answers, and closes it. An answer that is an error is an *api.Problem, if it says
+// what is wrong.
+func ReadAnswer(resp *http.Response, out any) error {
+	defer resp.Body.Close()
+	if resp.StatusCode < http.StatusBadRequest {
+		return json.NewDecoder(resp.Body).Decode(out)
+	}
+	p := new(api.Problem)
+	if err := json.NewDecoder(resp.Body).Decode(p); err != nil || p.Detail == "" {
+		return fmt.Errorf("it answers %s", resp.Status)
+	}
+	return p
 }
 
 // writeProblem answers with a problem outside of huma.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/pergola-net/pergola/control/api"
 	"github.com/pergola-net/pergola/control/pki"
+	"github.com/pergola-net/pergola/control/rest"
 )
 
 // renewInTime renews this machine's certificate after two thirds of its time.
@@ -62,15 +63,7 @@ func call(ctx context.Context, by http.RoundTripper, url string, in, out any) er
 	if err != nil {
 		return err
 	}
-	defer resp.Body.Close()
-	if resp.StatusCode >= http.StatusBadRequest {
-		p := new(api.Problem)
-		if err := json.NewDecoder(resp.Body).Decode(p); err != nil || p.Detail == "" {
-			return fmt.Errorf("it answers %s", resp.Status)
-		}
-		return p
-	}
-	return json.NewDecoder(resp.Body).Decode(out)
+	return rest.ReadAnswer(resp, out)
 }
 
 func newTransport() *http.Transport {

@@ -22,7 +22,7 @@ import (
 
 // openSession makes an agent's end of its session. It begins when the tasks do: the servers may be unreachable, and the
 // agent has duties meanwhile.
-func (s *server) openSession(ctx context.Context) error {
+func (s *server) openSession(ctx context.Context) {
 	// The agent is there when the first server asks.
 	handler := sync.OnceValue(func() http.Handler { return s.answerServers(s.handler()) })
 	s.session = session.NewClient(session.ClientConfig{
@@ -35,7 +35,6 @@ func (s *server) openSession(ctx context.Context) error {
 	s.near = agents.NewClient(ctx, agents.ClientConfig{
 		Host: s.Host, Session: s.session, CacheDir: s.offlineCache(), Log: s.Log,
 	})
-	return nil
 }
 
 // keepSession keeps the session with a server until end is called.

@@ -73,7 +73,7 @@ func (s *Store) readHosts(ctx context.Context, name string, opts ...clientv3.OpO
 		}
 		var a record.Presence
 		if lease := leases[h.Name]; lease != nil {
-			h.Alive, h.Lease = true, lease.Lease
+			h.Alive = true
 			if err := json.Unmarshal(lease.Value, &a); err != nil {
 				return nil, fmt.Errorf("decode the lease of host %s: %w", h.Name, err)
 			}

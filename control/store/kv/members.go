@@ -28,8 +28,7 @@ type Member struct {
 	Answers            bool
 	Version            string // of its etcd
 
-	id      uint64
-	follows bool // it has a leader
+	id uint64
 }
 
 // ErrNoMember means that no server of the cluster has a name.
@@ -65,14 +64,14 @@ func (d *DB) probeMember(ctx context.Context, m *Member) {
 	if d.embedded != nil && uint64(d.embedded.etcd.Server.MemberID()) == m.id {
 		server := d.embedded.etcd.Server
 		m.Answers, m.Version = true, version.Version
-		m.Leader, m.follows = server.Leader() == server.MemberID(), server.Leader() != 0
+		m.Leader = server.Leader() == server.MemberID()
 		return
 	}
 	if m.ClientURL == "" || d.servers == nil {
 		return
 	}
 	if st, err := d.probe(ctx, m.ClientURL); err == nil {
-		m.Answers, m.Leader, m.follows, m.Version = true, st.Leader == m.id, st.Leader != 0, st.Version
+		m.Answers, m.Leader, m.Version = true, st.Leader == m.id, st.Version
 	}
 }
 

@@ -99,7 +99,6 @@ func (d *DB) watchLeader(ctx context.Context) {
 // serverCount says how many of a cluster's servers answer.
 type serverCount struct {
 	members, answers int
-	leader           bool // one of those that answer has a leader
 }
 
 func (c serverCount) err() error {
@@ -123,7 +122,6 @@ func (d *DB) countServers(ctx context.Context) serverCount {
 		}
 		if m.Answers {
 			c.answers++
-			c.leader = c.leader || m.follows
 		}
 	}
 	return c

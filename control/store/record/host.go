@@ -19,8 +19,6 @@ type Host struct {
 	// Via is the server with which the host's agent has its session; empty for a server, and for a host that is not
 	// alive.
 	Via string
-	// Lease is the number of its lease; 0: it has none.
-	Lease int64
 }
 
 // Presence is bound to the lease of a host that is alive.

@@ -1,6 +1,5 @@
 // Package trust keeps the trust of the cluster in the store: the certificate authority with its key, the grants of
-// tokens, and which certificate makes a host a member. Agents cannot read or write any of it, but for the admission of
-// single hosts, which they read.
+// tokens, and which certificate makes a host a member.
 package trust
 
 import (
@@ -70,7 +69,7 @@ func (t *Trust) ReplaceAuthority(ctx context.Context, certPEM, keyPEM []byte, by
 	return err
 }
 
-// Authority gives what PutAuthority stored, or ErrNoAuthority. Agents may not read it.
+// Authority gives what PutAuthority stored, or ErrNoAuthority.
 func (t *Trust) Authority(ctx context.Context) (certPEM, keyPEM []byte, err error) {
 	got, err := t.db.Get(ctx, t.key("authority"))
 	if err != nil {
