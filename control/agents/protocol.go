@@ -3,7 +3,10 @@
 //
 // Servers alone have the store. An agent is told of the slices that are placed on its host: their outlines, which all
 // their hosts know, and what is there of the host's own (slice.Outline, slice.Excerpt). It changes its host's
-// description, lease and reports, and nothing else. Certificates say which host asks.
+// description, lease and reports, and what its own nodes ask for. Certificates say which host asks.
+//
+// protocol.go has what is sent. A request goes from client.go (client_lease.go, client_slices.go) to desk.go, and there
+// to desk_host.go, desk_slices.go or desk_nodes.go. News goes from index.go by desk_changes.go to client_watch.go.
 package agents
 
 import (

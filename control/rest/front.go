@@ -156,6 +156,7 @@ func (s *server) askServer(ctx context.Context, r *http.Request, content []byte,
 	if err != nil {
 		return noServer(err)
 	}
+	defer resp.Body.Close()
 	return ReadAnswer(resp, out)
 }
 
@@ -256,8 +257,8 @@ func holdsAt(of *slice.Slice, host string) (all []slice.Hold) {
 	return all
 }
 
-// whyNotStored makes an answer by which nothing was stored one that a HoldStore knows. Errors of a server that failed or
-// was late may come after it was.
+// whyNotStored makes an answer by which nothing was stored one that a HoldStore knows. Errors of a server that failed
+// or was late may come after it was.
 func whyNotStored(err error) error {
 	p := new(api.Problem)
 	if !errors.As(err, &p) {

@@ -122,10 +122,9 @@ func statusOfReason(r controller.Reason) int {
 	return http.StatusInternalServerError
 }
 
-// ReadAnswer reads what another machine answers, and closes it. An answer that is an error is an *api.Problem, if it says
-// what is wrong.
+// ReadAnswer reads what another machine answers. An answer that is an error is an *api.Problem, if it says what is
+// wrong. The caller closes its body.
 func ReadAnswer(resp *http.Response, out any) error {
-	defer resp.Body.Close()
 	if resp.StatusCode < http.StatusBadRequest {
 		return json.NewDecoder(resp.Body).Decode(out)
 	}

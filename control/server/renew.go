@@ -63,6 +63,7 @@ func call(ctx context.Context, by http.RoundTripper, url string, in, out any) er
 	if err != nil {
 		return err
 	}
+	defer resp.Body.Close()
 	return rest.ReadAnswer(resp, out)
 }
 

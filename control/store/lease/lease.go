@@ -32,9 +32,9 @@ var ErrEnded = errors.New("the lease has ended")
 // Lease says that a host is alive, for as long as it is renewed.
 //
 // The keeper counts the lease's time from when it receives a renewal; the holder counts it from before it sent that
-// renewal. So the holder knows before anybody else that the lease is over, whatever the clocks of the machines say: only
-// durations are compared. What must not run twice is ended on Lost; others wait for the lease's end and a margin before
-// they start it.
+// renewal. So the holder knows before anybody else that the lease is over, whatever the clocks of the machines say:
+// only durations are compared. What must not run twice is ended on Lost; others wait for the lease's end and a margin
+// before they start it.
 type Lease struct {
 	keeper Keeper
 	ttl    time.Duration
